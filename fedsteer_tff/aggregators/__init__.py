@@ -1,0 +1,8 @@
+"""Aggregators that know updates and client ids, and nothing of models."""
+
+from fedsteer_tff.aggregators.designs import DESIGNS
+from fedsteer_tff.aggregators.fedsteer import FedSteerFactory
+from fedsteer_tff.aggregators.inverse_probability import (
+  InverseProbabilityFactory,
+)
+from fedsteer_tff.aggregators.reports import ValueTypeError

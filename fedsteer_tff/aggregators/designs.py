@@ -1,0 +1,440 @@
+"""How updates travel from the clients to the server: four designs.
+
+Every design brings the server the same thing, a `Gathered` round, and differs
+in what it costs and reveals. D is the size of the model, k that of the core
+set, m the number of active clients, b the size of a sketch.
+
+                       download      upload        server memory  exact Q g
+  sketched_projection  b k           D + 2 k       D + k D        no
+  client_projection    k D           D + 2 k       D + k D        yes
+  server_projection    0             D             m D            yes
+  dense                k D           D + k D + N k D + k D + N k  yes
+
+While a selection of the core set lies ahead, b more numbers go up.
+
+In `client_projection` and `dense` the sum over clients is that of the weighted
+residuals w_i (g_i - Q^T s'_i), in the others that of the weighted updates
+w_i g_i, and the server takes the reconstructions off.
+"""
+
+import collections
+from typing import Any, Callable, Mapping, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import reports
+
+SKETCHED_PROJECTION = 'sketched_projection'
+SERVER_PROJECTION = 'server_projection'
+CLIENT_PROJECTION = 'client_projection'
+DENSE = 'dense'
+DESIGNS = (SKETCHED_PROJECTION, SERVER_PROJECTION, CLIENT_PROJECTION, DENSE)
+
+# Entries of a report that the server keeps for every client of a round.
+_TABLE = (
+  'client_id',
+  'weight',
+  'probability',
+  'coordinates',
+  'inner_products',
+  'squared_norm',
+  'sketch',
+)
+
+
+def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
+  """Describes what a design brings to the server in a round.
+
+  Args:
+    spec: The sizes.
+
+  Returns:
+    Specs of
+    * weighted_sum [D]: sum of w_i (g_i - Q^T u_i) over the reports.
+    * client_id, weight, probability, squared_norm [m]; coordinates,
+      inner_products, subtracted (u_i) [m, k]; sketch [m, b]; multiplicity [m]:
+      the reports, see `reports.build_report`.
+    * gram [k, k]: of what `inner_products` were taken with.
+    * core_slot [r], core_update [r, D]: fresh rows of Q.
+    * nonfinite_clients, duplicate_clients: how many were dropped or merged.
+  """
+  k, width = spec.core_set_size, spec.sketch_width
+  floats = dict(dtype=tf.float32)
+  return collections.OrderedDict(
+    weighted_sum=tf.TensorSpec([spec.dimension], **floats),
+    client_id=tf.TensorSpec([None], tf.int32),
+    weight=tf.TensorSpec([None], **floats),
+    probability=tf.TensorSpec([None], **floats),
+    coordinates=tf.TensorSpec([None, k], **floats),
+    inner_products=tf.TensorSpec([None, k], **floats),
+    squared_norm=tf.TensorSpec([None], **floats),
+    sketch=tf.TensorSpec([None, width], **floats),
+    subtracted=tf.TensorSpec([None, k], **floats),
+    multiplicity=tf.TensorSpec([None], **floats),
+    gram=tf.TensorSpec([k, k], **floats),
+    core_slot=tf.TensorSpec([None], tf.int32),
+    core_update=tf.TensorSpec([None, spec.dimension], **floats),
+    nonfinite_clients=tf.TensorSpec([], tf.int32),
+    duplicate_clients=tf.TensorSpec([], tf.int32),
+  )
+
+
+def build_gather(
+  design: str,
+  spec: reports.ReportSpec,
+  state_type: tff.Type,
+  value_type: tff.Type,
+  correction_process: Optional[tff.templates.AggregationProcess],
+) -> tuple[Callable[..., tuple[Any, Any, Any]], tff.Type]:
+  """Builds the federated part of a round.
+
+  Args:
+    design: One of `DESIGNS`.
+    spec: The sizes.
+    state_type: Type of the server state, which has `core_set`, `core_updates`
+      and `collecting`.
+    value_type: Type of the aggregated values.
+    correction_process: Sums the D-sized part, float32 [D] from each client;
+      None for a plain sum.
+
+  Returns:
+    A function (state, values, weights, correction_state) -> (gathered,
+    correction_state, correction_measurements) to be called inside a federated
+    computation, the last being None without `correction_process`; and the
+    type of `gathered`.
+  """
+  sketched = design == SKETCHED_PROJECTION
+  client_projects = design in (CLIENT_PROJECTION, DENSE)
+
+  @tff.tensorflow.computation(state_type)
+  def prepare_broadcast(state):
+    message = collections.OrderedDict(
+      core_set=state['core_set'], collecting=state['collecting']
+    )
+    if design != SERVER_PROJECTION:
+      basis = state['core_updates']
+      basis = spec.sketch(basis) if sketched else basis
+      message['basis'] = basis
+      message['factor'] = subspace.ridge_factor(
+        subspace.gram_matrix(basis), spec.ridge, spec.absolute_ridge
+      )
+    return message
+
+  message_type = prepare_broadcast.type_signature.result
+
+  @tff.tensorflow.computation(message_type, value_type, np.float32)
+  def report(message, value, weight):
+    built = reports.build_report(
+      spec,
+      value,
+      weight,
+      basis=message.get('basis'),
+      factor=message.get('factor'),
+      sketched=sketched,
+      core_set=message['core_set'],
+      collecting=message['collecting'],
+    )
+    importance = built['weight'] / built['probability']
+    contribution = built['update']
+    if client_projects:
+      contribution -= subspace.reconstruct(
+        message['basis'], built['coordinates'][tf.newaxis]
+      )[0]
+    return collections.OrderedDict(
+      report=built, contribution=importance * contribution
+    )
+
+  report_type = report.type_signature.result.report
+  vector_type = report.type_signature.result.contribution
+
+  @tff.tensorflow.computation(report.type_signature.result)
+  def select_report(result):
+    return result['report']
+
+  @tff.tensorflow.computation(report.type_signature.result)
+  def select_contribution(result):
+    return result['contribution']
+
+  plain = correction_process is None
+  if design == DENSE:
+    aggregate = _build_dense_sum(spec, report_type, vector_type, plain)
+  else:
+    aggregate = _build_list_aggregate(
+      spec, design, report_type, vector_type, plain
+    )
+  unfinished_type = aggregate.type_signature.result.member
+
+  @tff.tensorflow.computation(state_type, unfinished_type, vector_type)
+  def finish(state, unfinished, weighted_sum):
+    return _finish(spec, design, plain, state, unfinished, weighted_sum)
+
+  @tff.tensorflow.computation
+  def no_sum():
+    return tf.zeros([spec.dimension])
+
+  def gather(state, values, weights, correction_state):
+    message = tff.federated_broadcast(
+      tff.federated_map(prepare_broadcast, state)
+    )
+    results = tff.federated_map(report, (message, values, weights))
+    if plain:
+      unfinished = aggregate(results)
+      weighted_sum = tff.federated_eval(no_sum, tff.SERVER)
+      measurements = None
+    else:
+      unfinished = aggregate(tff.federated_map(select_report, results))
+      output = correction_process.next(
+        correction_state, tff.federated_map(select_contribution, results)
+      )
+      weighted_sum, measurements = output.result, output.measurements
+      correction_state = output.state
+    gathered = tff.federated_map(finish, (state, unfinished, weighted_sum))
+    return gathered, correction_state, measurements
+
+  return gather, finish.type_signature.result
+
+
+def _build_list_aggregate(spec, design, report_type, vector_type, plain):
+  """Aggregates reports into lists, and contributions into a sum.
+
+  A second report of a client is left out when it arrives. Two accumulators
+  that hold the same client, one each, can only drop its second report from
+  lists; in the sum, both stay.
+  """
+  collects = design == SERVER_PROJECTION
+  keeps_sum = plain and not collects
+  specs = gathered_spec(spec)
+
+  def empty(item):
+    shape = [size or 0 for size in item.shape]
+    return tf.compat.v1.placeholder_with_default(
+      tf.zeros(shape, item.dtype), item.shape
+    )
+
+  list_names = _TABLE + ('core_slot', 'core_update')
+
+  @tff.tensorflow.computation
+  def zero():
+    accumulator = collections.OrderedDict(
+      (name, empty(specs[name])) for name in list_names
+    )
+    accumulator['repeated'] = empty(tf.TensorSpec([None], tf.bool))
+    if keeps_sum:
+      accumulator['weighted_sum'] = tf.zeros([spec.dimension])
+    accumulator['nonfinite_clients'] = tf.constant(0)
+    accumulator['duplicate_clients'] = tf.constant(0)
+    return accumulator
+
+  accumulator_type = zero.type_signature.result
+  item_type = (
+    collections.OrderedDict(report=report_type, contribution=vector_type)
+    if plain
+    else report_type
+  )
+
+  def has(ids, client_id):
+    return tf.reduce_any(tf.equal(ids, client_id))
+
+  @tff.tensorflow.computation(accumulator_type, item_type)
+  def accumulate(accumulator, item):
+    report = item['report'] if plain else item
+    repeated = report['counts'] & has(
+      accumulator['client_id'], report['client_id']
+    )
+    counts = report['counts'] & ~repeated
+    # What another factory has summed already cannot be left out again.
+    listed = counts if plain else report['counts']
+    new = collections.OrderedDict(
+      (name, _append(accumulator[name], report[name], listed))
+      for name in _TABLE
+    )
+    is_row = counts if collects else counts & (report['core_slot'] >= 0)
+    new['core_slot'] = _append(
+      accumulator['core_slot'], report['core_slot'], is_row
+    )
+    new['core_update'] = _append(
+      accumulator['core_update'], report['update'], is_row
+    )
+    new['repeated'] = _append(accumulator['repeated'], repeated, listed)
+    if keeps_sum:
+      new['weighted_sum'] = accumulator['weighted_sum'] + tf.where(
+        counts, item['contribution'], tf.zeros_like(item['contribution'])
+      )
+    new['nonfinite_clients'] = accumulator['nonfinite_clients'] + tf.cast(
+      report['nonfinite'], tf.int32
+    )
+    new['duplicate_clients'] = accumulator['duplicate_clients'] + tf.cast(
+      repeated, tf.int32
+    )
+    return new
+
+  @tff.tensorflow.computation(accumulator_type, accumulator_type)
+  def merge(first, second):
+    again = tf.reduce_any(
+      tf.equal(
+        second['client_id'][:, tf.newaxis], first['client_id'][tf.newaxis]
+      ),
+      axis=1,
+    )
+    duplicates = tf.reduce_sum(
+      tf.cast(again & ~second['repeated'], tf.int32)
+    )
+    merged = collections.OrderedDict()
+    fresh_row = ~tf.reduce_any(
+      tf.equal(
+        second['core_slot'][:, tf.newaxis], first['core_slot'][tf.newaxis]
+      ),
+      axis=1,
+    )
+    listed = tf.ones_like(again)
+    if collects:
+      # Here rows go with reports, one with each that is not repeated.
+      fresh_row = tf.boolean_mask(~again, ~second['repeated'])
+      listed = ~again if plain else listed
+    for name in _TABLE:
+      merged[name] = tf.concat(
+        [first[name], tf.boolean_mask(second[name], listed)], axis=0
+      )
+    for name in ('core_slot', 'core_update'):
+      merged[name] = tf.concat(
+        [first[name], tf.boolean_mask(second[name], fresh_row)], axis=0
+      )
+    merged['repeated'] = tf.concat(
+      [
+        first['repeated'],
+        tf.boolean_mask(second['repeated'] | again, listed),
+      ],
+      axis=0,
+    )
+    if keeps_sum:
+      merged['weighted_sum'] = first['weighted_sum'] + second['weighted_sum']
+    for name in ('nonfinite_clients', 'duplicate_clients'):
+      merged[name] = first[name] + second[name]
+    merged['duplicate_clients'] += duplicates
+    return merged
+
+  @tff.tensorflow.computation(accumulator_type)
+  def identity(accumulator):
+    return accumulator
+
+  @tff.federated_computation(tff.FederatedType(item_type, tff.CLIENTS))
+  def aggregate(items):
+    return tff.federated_aggregate(items, zero(), accumulate, merge, identity)
+
+  return aggregate
+
+
+def _build_dense_sum(spec, report_type, vector_type, plain):
+  """Aggregates by one plain sum: every client sends a place for everybody."""
+  size, k = spec.population_size, spec.core_set_size
+  item_type = (
+    collections.OrderedDict(report=report_type, contribution=vector_type)
+    if plain
+    else report_type
+  )
+
+  @tff.tensorflow.computation(item_type)
+  def spread(item):
+    report = item['report'] if plain else item
+    counts = tf.cast(report['counts'], tf.float32)
+    place = tf.one_hot(report['client_id'], size) * counts
+    slot = tf.one_hot(report['core_slot'], k) * counts
+    dense = collections.OrderedDict(
+      core_count=slot,
+      core_update=slot[:, tf.newaxis] * report['update'][tf.newaxis],
+      count=place,
+      nonfinite_clients=tf.cast(report['nonfinite'], tf.int32),
+    )
+    for name in _TABLE[1:]:
+      entry = tf.reshape(report[name], [1, -1])
+      dense[name] = place[:, tf.newaxis] * entry
+    if plain:
+      dense['weighted_sum'] = item['contribution']
+    return dense
+
+  @tff.federated_computation(tff.FederatedType(item_type, tff.CLIENTS))
+  def aggregate(items):
+    return tff.federated_sum(tff.federated_map(spread, items))
+
+  return aggregate
+
+
+def _append(values, value, condition):
+  """Appends `value` to `values` along the first axis if `condition`."""
+  count = tf.cast(condition, tf.int32)
+  tail = tf.repeat(value[tf.newaxis], count, axis=0)
+  return tf.concat([values, tail], axis=0)
+
+
+def _finish(spec, design, plain, state, unfinished, weighted_sum):
+  """Brings what a design aggregated into the form of `gathered_spec`."""
+  if design == DENSE:
+    table = _undo_spread(spec, unfinished)
+  else:
+    table = dict(unfinished)
+    table['multiplicity'] = tf.ones_like(table['weight'])
+  basis = state['core_updates']
+  if design == SKETCHED_PROJECTION:
+    basis = spec.sketch(basis)
+  gram = subspace.gram_matrix(basis)
+  if plain and design != SERVER_PROJECTION:
+    weighted_sum = table['weighted_sum']
+  if design == SERVER_PROJECTION:
+    updates, slots = table['core_update'], table['core_slot']
+    if plain:
+      importance = table['weight'] / table['probability']
+      weighted_sum = tf.linalg.matvec(updates, importance, transpose_a=True)
+    inner = tf.matmul(updates, basis, transpose_b=True)
+    factor = subspace.ridge_factor(gram, spec.ridge, spec.absolute_ridge)
+    coordinates = subspace.solve_coordinates(factor, inner)
+    # Repeated reports have no row: they share their client's first one.
+    if not plain:
+      ids = table['client_id']
+      owners = tf.boolean_mask(ids, ~table['repeated'])
+      same = tf.cast(
+        tf.equal(ids[:, tf.newaxis], owners[tf.newaxis]), tf.float32
+      )
+      inner, coordinates = tf.matmul(same, inner), tf.matmul(same, coordinates)
+    table['inner_products'], table['coordinates'] = inner, coordinates
+    is_core = slots >= 0
+    table['core_slot'] = tf.boolean_mask(slots, is_core)
+    table['core_update'] = tf.boolean_mask(updates, is_core)
+  table['weighted_sum'] = weighted_sum
+  table['gram'] = gram
+  table['subtracted'] = (
+    table['coordinates']
+    if design in (CLIENT_PROJECTION, DENSE)
+    else tf.zeros_like(table['coordinates'])
+  )
+  return collections.OrderedDict(
+    (name, tf.ensure_shape(table[name], item.shape))
+    for name, item in gathered_spec(spec).items()
+  )
+
+
+def _undo_spread(spec, dense):
+  """Turns sums over all clients into rows, averages where ids repeat."""
+  count = dense['count']
+  ids = tf.cast(tf.where(count > 0)[:, 0], tf.int32)
+  multiplicity = tf.gather(count, ids)
+  table = {'client_id': ids, 'multiplicity': multiplicity}
+  shapes = gathered_spec(spec)
+  for name in _TABLE[1:]:
+    rows = tf.gather(dense[name], ids) / multiplicity[:, tf.newaxis]
+    rank = shapes[name].shape.rank
+    table[name] = rows[:, 0] if rank == 1 else rows
+  slots = tf.where(dense['core_count'] > 0)[:, 0]
+  rows = tf.gather(dense['core_update'], slots)
+  rows /= tf.gather(dense['core_count'], slots)[:, tf.newaxis]
+  table['core_slot'] = tf.cast(slots, tf.int32)
+  table['core_update'] = rows
+  table['nonfinite_clients'] = dense['nonfinite_clients']
+  table['duplicate_clients'] = tf.cast(
+    tf.reduce_sum(multiplicity - 1), tf.int32
+  )
+  if 'weighted_sum' in dense:
+    table['weighted_sum'] = dense['weighted_sum']
+  return table

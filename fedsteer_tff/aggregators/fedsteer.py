@@ -1,0 +1,254 @@
+"""FedSteer's aggregation: projection, reconstruction, correction, refresh.
+
+The value that is aggregated is
+
+    <update=<model's trainable weights>,
+     client_id=int32, participation_probability=float32>
+
+and the weight is n_i: the share d_i of the client in the population, or its
+number of examples. See `client_work.build_identified_client_work`.
+"""
+
+import collections
+import dataclasses
+from typing import Optional, Sequence
+
+import numpy as np
+import tensorflow_federated as tff
+
+from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import designs
+from fedsteer_tff.aggregators import parameters
+from fedsteer_tff.aggregators import reports
+from fedsteer_tff.aggregators import server_round
+from fedsteer_tff.participation import identity
+
+
+@dataclasses.dataclass(frozen=True)
+class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
+  """Builds FedSteer's `tff.templates.AggregationProcess`.
+
+  The result of `next` estimates sum_i d_i g_i over the whole population, from
+  the clients that took part: a baseline of reconstructions Q^T s_i for all,
+  and a correction by those that reported (FedSteer, arXiv 2606.10124). State is
+  O(N k + k D); see `server_round.initial_state` for what is in it.
+
+  Degenerate cases: with an empty core set (`core_set=()`) and
+  `estimator='paper'` this is inverse-probability FedAvg, which is also what
+  the first `warmup_rounds` rounds are. A round without reports applies the
+  baseline. A client whose update or weight is not finite is dropped, counted
+  and never cached. Of several reports of one client in a round the first is
+  used and the others are counted; where a plain sum has already taken them in
+  ('dense', or a `correction_factory`, or partial sums that were made apart),
+  they count in that round's correction, and the caches hold one report, or the
+  reports' mean in 'dense'.
+
+  Attributes:
+    population_size: N >= 1; client ids are 0, ..., N - 1.
+    core_set_size: k, 1 <= k <= N. Not used if `core_set` is given.
+    core_set: Client ids of the core set. It is then never changed, and no
+      sketches are collected.
+    estimator: 'paper', 'unbiased' or 'stable', see `subspace.named_rule`.
+      'stable' is the best choice for training; 'paper' is the default, since
+      that is what a reader of the paper expects.
+    coordinate_refresh: Replaces that part of the estimator if not None.
+    correction_weighting: Replaces that part of the estimator if not None.
+    correction_smoothing: Replaces that part of the estimator if not None.
+    ridge: Relative ridge c >= 0 of the projection, dimensionless.
+    absolute_ridge: Ridge in units of a squared update norm, instead of `ridge`.
+    warmup_rounds: Rounds before the core set is chosen, >= 1.
+    reselect_every: Chooses the core set anew after each so many rounds; 0 for
+      never.
+    core_eligibility: 'frequent', clients of at least median participation
+      probability; or 'received', every client that reported. Choose 'received'
+      if core members can be made to take part.
+    client_weighting: 'known', weights are the shares d_i, which sum to 1 over
+      the population; or 'examples', weights are example counts n_i, and d_i is
+      n_i over N times their mean over the clients seen so far.
+    aggregation: How updates travel, see `designs`.
+    sketch_size: Buckets of the sketches.
+    sketch_seed: Seed of the sketches.
+    candidate_pool_size: At most so many clients' sketches are kept.
+    correction_factory: An unweighted factory that sums float32 [D] vectors over
+      clients, in place of a plain sum: clipping, zeroing, secure or private
+      sums.
+  """
+
+  population_size: int
+  core_set_size: int = 10
+  core_set: Optional[Sequence[int]] = None
+  estimator: str = 'paper'
+  coordinate_refresh: Optional[str] = None
+  correction_weighting: Optional[str] = None
+  correction_smoothing: Optional[float] = None
+  ridge: float = 0.01
+  absolute_ridge: Optional[float] = None
+  warmup_rounds: int = 10
+  reselect_every: int = 0
+  core_eligibility: str = subspace.FREQUENT
+  client_weighting: str = identity.KNOWN
+  aggregation: str = designs.SKETCHED_PROJECTION
+  sketch_size: int = 1024
+  sketch_seed: int = 0
+  candidate_pool_size: int = 1024
+  correction_factory: Optional[
+    tff.aggregators.UnweightedAggregationFactory
+  ] = None
+
+  def __post_init__(self):
+    parameters.check_integer('population_size', self.population_size, 1)
+    _ = self.rule
+    if self.core_set is None:
+      parameters.check_integer(
+        'core_set_size', self.core_set_size, 1, self.population_size,
+        'population_size',
+      )
+    else:
+      object.__setattr__(
+        self,
+        'core_set',
+        parameters.checked_core_set(self.core_set, self.population_size),
+      )
+    subspace.check_ridge(self.ridge, self.absolute_ridge)
+    parameters.check_integer('warmup_rounds', self.warmup_rounds, 1)
+    parameters.check_integer('reselect_every', self.reselect_every, 0)
+    parameters.check_choice(
+      'core_eligibility', self.core_eligibility, subspace.ELIGIBILITIES
+    )
+    parameters.check_choice(
+      'client_weighting', self.client_weighting, identity.CLIENT_WEIGHTINGS
+    )
+    parameters.check_choice('aggregation', self.aggregation, designs.DESIGNS)
+    subspace.check_sketch_size(self.sketch_size)
+    parameters.check_integer('sketch_seed', self.sketch_seed)
+    parameters.check_integer('candidate_pool_size', self.candidate_pool_size, 1)
+    if self.core_set is None and self.candidate_pool_size < self.core_set_size:
+      raise ValueError(
+        'candidate_pool_size must be at least core_set_size='
+        f'{self.core_set_size}, found {self.candidate_pool_size}'
+      )
+    if self.core_set is not None and self.reselect_every:
+      raise ValueError(
+        'reselect_every must be 0 where core_set is given, found '
+        f'{self.reselect_every}'
+      )
+    if self.correction_factory is not None and not isinstance(
+      self.correction_factory, tff.aggregators.UnweightedAggregationFactory
+    ):
+      raise TypeError(
+        'correction_factory must be a '
+        'tff.aggregators.UnweightedAggregationFactory, found '
+        f'{self.correction_factory!r}'
+      )
+
+  @property
+  def rule(self) -> subspace.EstimatorRule:
+    """The estimator that the parameters choose."""
+    return subspace.named_rule(
+      self.estimator,
+      coordinate_refresh=self.coordinate_refresh,
+      correction_weighting=self.correction_weighting,
+      correction_smoothing=self.correction_smoothing,
+    )
+
+  def create(
+    self, value_type: tff.Type, weight_type: tff.Type
+  ) -> tff.templates.AggregationProcess:
+    """Creates the aggregation process.
+
+    Args:
+      value_type: See this module's docstring.
+      weight_type: Float32.
+
+    Returns:
+      A process whose result has the type of the model's trainable weights and
+      whose measurements are flat scalars, see `server_round.run_round`; those
+      of the `correction_factory` are added as `correction`.
+
+    Raises:
+      ValueTypeError: If the types are others.
+      ValueError: If the model has no trainable weights.
+    """
+    config = self._round_config(
+      reports.check_value_type(value_type, weight_type)
+    )
+    spec = config.spec
+    if self.correction_factory is None:
+      correction_process = None
+    else:
+      correction_process = self.correction_factory.create(
+        tff.TensorType(np.float32, [spec.dimension])
+      )
+
+    @tff.tensorflow.computation
+    def initial_state():
+      return server_round.initial_state(config)
+
+    state_type = initial_state.type_signature.result
+
+    @tff.federated_computation
+    def init_fn():
+      state = tff.federated_eval(initial_state, tff.SERVER)
+      if correction_process is None:
+        return state
+      return tff.federated_zip(
+        collections.OrderedDict(
+          fedsteer=state, correction=correction_process.initialize()
+        )
+      )
+
+    gather, gathered_type = designs.build_gather(
+      self.aggregation, spec, state_type, value_type, correction_process
+    )
+
+    @tff.tensorflow.computation(state_type, gathered_type)
+    def run_round(state, gathered):
+      return server_round.run_round(config, state, gathered)
+
+    @tff.federated_computation(
+      init_fn.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+      tff.FederatedType(weight_type, tff.CLIENTS),
+    )
+    def next_fn(state, value, weight):
+      correction_state = None
+      if correction_process is not None:
+        state, correction_state = state.fedsteer, state.correction
+      gathered, correction_state, correction_metrics = gather(
+        state, value, weight, correction_state
+      )
+      delta, state, metrics = tff.federated_map(run_round, (state, gathered))
+      if correction_process is not None:
+        state = tff.federated_zip(
+          collections.OrderedDict(fedsteer=state, correction=correction_state)
+        )
+        metrics = tff.federated_zip(
+          collections.OrderedDict(
+            fedsteer=metrics, correction=correction_metrics
+          )
+        )
+      return tff.templates.MeasuredProcessOutput(state, delta, metrics)
+
+    return tff.templates.AggregationProcess(init_fn, next_fn)
+
+  def _round_config(self, update_type):
+    given = self.core_set is not None
+    return server_round.RoundConfig(
+      spec=reports.ReportSpec(
+        update_type=update_type,
+        population_size=self.population_size,
+        core_set_size=len(self.core_set) if given else self.core_set_size,
+        sketch_size=self.sketch_size,
+        sketch_seed=self.sketch_seed,
+        collects_sketches=not given,
+        ridge=self.ridge,
+        absolute_ridge=self.absolute_ridge,
+      ),
+      rule=self.rule,
+      given_core_set=self.core_set,
+      warmup_rounds=self.warmup_rounds,
+      reselect_every=self.reselect_every,
+      core_eligibility=self.core_eligibility,
+      weights_are_shares=self.client_weighting == identity.KNOWN,
+      pool_size=min(self.population_size, self.candidate_pool_size),
+    )

@@ -1,0 +1,53 @@
+"""Inverse-probability averaging, the estimator behind unbiased FedAvg."""
+
+import dataclasses
+from typing import Optional
+
+import tensorflow_federated as tff
+
+from fedsteer_tff.aggregators import designs
+from fedsteer_tff.aggregators import fedsteer
+from fedsteer_tff.participation import identity
+
+
+@dataclasses.dataclass(frozen=True)
+class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
+  """Estimates sum_i d_i g_i by sum_{i active} (d_i / p_i) g_i.
+
+  This is FedSteer without a core set, and is built as that: the same identity
+  channel, handling of bad reports, metrics and state layout (with k = 0).
+  Unbiased (Horvitz and Thompson, 1952); a round without reports gives 0.
+
+  Attributes:
+    population_size: N >= 1.
+    client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    correction_factory: Sums float32 [D] vectors over clients in place of a
+      plain sum, if not None.
+  """
+
+  population_size: int
+  client_weighting: str = identity.KNOWN
+  correction_factory: Optional[
+    tff.aggregators.UnweightedAggregationFactory
+  ] = None
+
+  def __post_init__(self):
+    _ = self._without_core_set
+
+  def create(
+    self, value_type: tff.Type, weight_type: tff.Type
+  ) -> tff.templates.AggregationProcess:
+    """Creates the aggregation process, see `FedSteerFactory.create`."""
+    return self._without_core_set.create(value_type, weight_type)
+
+  @property
+  def _without_core_set(self):
+    return fedsteer.FedSteerFactory(
+      population_size=self.population_size,
+      core_set=(),
+      estimator='paper',
+      client_weighting=self.client_weighting,
+      # Nothing is projected; this one sends nothing to that end either.
+      aggregation=designs.SKETCHED_PROJECTION,
+      correction_factory=self.correction_factory,
+    )

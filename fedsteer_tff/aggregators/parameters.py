@@ -1,0 +1,71 @@
+"""Checks of parameters that aggregators share."""
+
+import numbers
+from typing import Any, Optional, Sequence
+
+
+def check_integer(
+  name: str,
+  value: Any,
+  smallest: Optional[int] = None,
+  largest: Optional[int] = None,
+  largest_name: Optional[str] = None,
+) -> None:
+  """Checks that a parameter is an integer in a range.
+
+  Args:
+    name: Its name, for the message.
+    value: Its value.
+    smallest: Lower bound, or None.
+    largest: Upper bound, or None.
+    largest_name: What the upper bound is, for the message.
+
+  Raises:
+    TypeError: If `value` is not an integer.
+    ValueError: If it is outside the range.
+  """
+  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    raise TypeError(f'{name} must be an integer, found {value!r}')
+  if smallest is not None and value < smallest:
+    raise ValueError(f'{name} must be >= {smallest}, found {value}')
+  if largest is not None and value > largest:
+    bound = f'{largest_name}={largest}' if largest_name else f'{largest}'
+    raise ValueError(f'{name} must be <= {bound}, found {value}')
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+  """Raises ValueError unless `value` is one of `choices`."""
+  if value not in choices:
+    listed = ', '.join(repr(choice) for choice in choices)
+    raise ValueError(f'{name} must be one of {listed}, found {value!r}')
+
+
+def checked_core_set(
+  core_set: Sequence[int], population_size: int
+) -> tuple[int, ...]:
+  """Returns a given core set as a tuple of ids.
+
+  Args:
+    core_set: Distinct client ids; may be empty.
+    population_size: N.
+
+  Raises:
+    TypeError: If it is not a sequence of integers.
+    ValueError: If an id is unknown or repeated.
+  """
+  try:
+    ids = tuple(core_set)
+  except TypeError as error:
+    raise TypeError(
+      f'core_set must be a sequence of client ids, found {core_set!r}'
+    ) from error
+  for client_id in ids:
+    check_integer('core_set ids', client_id, 0)
+    if client_id >= population_size:
+      raise ValueError(
+        f'core_set ids must be < population_size={population_size}, found '
+        f'{client_id}'
+      )
+  if len(set(ids)) < len(ids):
+    raise ValueError(f'core_set ids must be distinct, found {list(ids)}')
+  return tuple(int(client_id) for client_id in ids)

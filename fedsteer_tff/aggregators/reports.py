@@ -1,0 +1,299 @@
+"""What an active client tells the server beside its update.
+
+Everything here runs on a client, as TensorFlow code; nothing is federated.
+"""
+
+import collections
+import dataclasses
+from typing import Any, Iterator, Mapping, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedsteer_tff import subspace
+from fedsteer_tff.participation import identity
+
+_UPDATE, _CLIENT_ID, _PROBABILITY = (
+  'update',
+  'client_id',
+  'participation_probability',
+)
+
+
+class ValueTypeError(TypeError):
+  """The aggregated value does not carry an update and an identity."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportSpec:
+  """Static sizes of a round: everything that decides shapes.
+
+  Attributes:
+    update_type: TFF type of the model's update.
+    population_size: N.
+    core_set_size: k, which may be 0.
+    sketch_size: Buckets of a sketch.
+    sketch_seed: Seed of the sketches.
+    collects_sketches: Whether clients ever send their sketch.
+    ridge: Relative ridge.
+    absolute_ridge: Absolute ridge or None.
+  """
+
+  update_type: tff.Type
+  population_size: int
+  core_set_size: int
+  sketch_size: int
+  sketch_seed: int
+  collects_sketches: bool
+  ridge: float
+  absolute_ridge: Optional[float]
+
+  @property
+  def dimension(self) -> int:
+    """D, the number of weights."""
+    return sum(tensor.shape.num_elements() for tensor in self._tensors())
+
+  @property
+  def sketch_width(self) -> int:
+    """Length of a sketch, 0 if none is sent."""
+    if not self.collects_sketches:
+      return 0
+    return subspace.sketch_width(self.dimension, self.sketch_size)
+
+  def _tensors(self):
+    return [
+      tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in tensor_types(self.update_type)
+    ]
+
+  def flatten(self, update: Any) -> tf.Tensor:
+    """Concatenates the tensors of an update: float32 [D]."""
+    flat = [
+      tf.reshape(tf.cast(tensor, tf.float32), [-1])
+      for tensor in tf.nest.flatten(update)
+    ]
+    return tf.ensure_shape(tf.concat(flat, axis=0), [self.dimension])
+
+  def unflatten(self, vector: tf.Tensor) -> Any:
+    """Inverse of `flatten`, in the update's structure and dtypes."""
+    tensors = self._tensors()
+    sizes = [tensor.shape.num_elements() for tensor in tensors]
+    parts = [
+      tf.cast(tf.reshape(part, tensor.shape), tensor.dtype)
+      for part, tensor in zip(tf.split(vector, sizes), tensors)
+    ]
+    return _pack(self.update_type, iter(parts))
+
+  def sketch(self, vectors: tf.Tensor) -> tf.Tensor:
+    """Sketches the rows of float32 [n, D]."""
+    return subspace.sketch(vectors, self.sketch_size, self.sketch_seed)
+
+
+def check_value_type(value_type: tff.Type, weight_type: tff.Type) -> tff.Type:
+  """Checks the types that an aggregator is created for.
+
+  Args:
+    value_type: Must be `<update=U, client_id=int32,
+      participation_probability=float32>` where U has only floating tensors of
+      fixed shapes.
+    weight_type: Must be float32.
+
+  Returns:
+    U.
+
+  Raises:
+    ValueTypeError: If the types are others.
+    ValueError: If U has no weights.
+  """
+  if not isinstance(value_type, tff.StructType) or [
+    name for name, _ in tff.structure.to_elements(value_type)
+  ] != [_UPDATE, _CLIENT_ID, _PROBABILITY]:
+    raise ValueTypeError(
+      f'value_type must be <{_UPDATE}=..., {_CLIENT_ID}=int32, '
+      f'{_PROBABILITY}=float32>, found {value_type}. '
+      '`fedsteer_tff.client_work` builds client work of that type.'
+    )
+  expected = {
+    _CLIENT_ID: tff.TensorType(np.int32),
+    _PROBABILITY: tff.TensorType(np.float32),
+  }
+  for name, wanted in expected.items():
+    found = getattr(value_type, name)
+    if not wanted.is_equivalent_to(found):
+      raise ValueTypeError(
+        f'value_type.{name} must be {wanted}, found {found}'
+      )
+  if not tff.TensorType(np.float32).is_equivalent_to(weight_type):
+    raise ValueTypeError(f'weight_type must be float32, found {weight_type}')
+  update_type = value_type.update
+  leaves = list(tensor_types(update_type))
+  for leaf in leaves:
+    dtype, shape = tf.as_dtype(leaf.dtype), tf.TensorShape(leaf.shape)
+    if not dtype.is_floating or not shape.is_fully_defined():
+      raise ValueTypeError(
+        'value_type.update must have floating tensors of fixed shapes only, '
+        f'found {leaf}'
+      )
+  if not sum(tf.TensorShape(leaf.shape).num_elements() for leaf in leaves):
+    raise ValueError(
+      'the model must have at least one trainable weight, found none '
+      f'(value_type.update is {update_type})'
+    )
+  return update_type
+
+
+def build_report(
+  spec: ReportSpec,
+  value: Mapping[str, Any],
+  weight: tf.Tensor,
+  *,
+  basis: Optional[tf.Tensor],
+  factor: Optional[tf.Tensor],
+  sketched: bool,
+  core_set: tf.Tensor,
+  collecting: tf.Tensor,
+) -> Mapping[str, tf.Tensor]:
+  """Builds the report of one client.
+
+  Args:
+    spec: The sizes.
+    value: The aggregated value, see `check_value_type`.
+    weight: Float32 scalar, n_i.
+    basis: Q [k, D] or its sketch [k, width]; None if the server projects.
+    factor: Float64 [k, k], Cholesky factor of the ridge system in `basis`; None
+      if the server projects.
+    sketched: Whether `basis` is the sketch.
+    core_set: Int32 [k].
+    collecting: Bool scalar, whether the server collects sketches.
+
+  Returns:
+    * update: float32 [D], zeros unless the report counts.
+    * counts: bool. A report counts unless its client is padding or has weight
+      0 (both are ignored) or its update or weight is not finite.
+    * nonfinite: bool, whether it was not finite.
+    * client_id, weight, probability: scalars.
+    * core_slot: int32, the client's slot in the core set or -1.
+    * coordinates, inner_products: float32 [k], s'_i and Q g_i; zeros if the
+      server projects.
+    * squared_norm: float32, ||g_i||^2 where the coordinates come from.
+    * sketch: float32 [width], zeros unless `collecting`.
+
+  Raises:
+    tf.errors.InvalidArgumentError: At run time, if an id is unknown, a
+      probability is outside (0, 1] or a weight is negative.
+  """
+  client_id, probability = value[_CLIENT_ID], value[_PROBABILITY]
+  is_padding = tf.equal(client_id, identity.PADDING_CLIENT_ID)
+  with tf.control_dependencies(
+    _identity_assertions(
+      spec.population_size, is_padding, client_id, probability, weight
+    )
+  ):
+    client_id = tf.identity(client_id)
+  update = spec.flatten(value[_UPDATE])
+  is_finite = tf.reduce_all(tf.math.is_finite(update)) & tf.math.is_finite(
+    weight
+  )
+  # A squared norm that overflows would poison every inner product.
+  is_finite &= tf.math.is_finite(tf.reduce_sum(update**2))
+  present = ~is_padding & tf.not_equal(weight, 0.0)
+  counts = present & is_finite
+  update = tf.where(counts, update, tf.zeros_like(update))
+  size = spec.core_set_size
+  inner = tf.zeros([1, size])
+  coordinates = tf.zeros([1, size])
+  row = update[tf.newaxis]
+  seen = spec.sketch(row) if sketched else row
+  if basis is not None:
+    inner = tf.matmul(seen, basis, transpose_b=True)
+    coordinates = subspace.solve_coordinates(factor, inner)
+  sketch = tf.zeros([0])
+  if spec.collects_sketches:
+    sketch = spec.sketch(row)[0]
+    sketch = tf.where(collecting, sketch, tf.zeros_like(sketch))
+  return collections.OrderedDict(
+    update=update,
+    counts=counts,
+    nonfinite=present & ~is_finite,
+    client_id=client_id,
+    weight=tf.where(counts, weight, 0.0),
+    probability=tf.where(counts, probability, 1.0),
+    core_slot=core_slots(core_set, client_id[tf.newaxis])[0],
+    coordinates=coordinates[0],
+    inner_products=inner[0],
+    squared_norm=tf.reduce_sum(seen**2),
+    sketch=sketch,
+  )
+
+
+def core_slots(core_set: tf.Tensor, client_ids: tf.Tensor) -> tf.Tensor:
+  """Returns int32 [m], each client's slot in the core set [k], -1 if none."""
+  slots = tf.range(tf.shape(core_set)[0])
+  same = tf.equal(client_ids[:, tf.newaxis], core_set[tf.newaxis])
+  same &= client_ids[:, tf.newaxis] >= 0
+  return tf.reduce_max(
+    tf.concat(
+      [
+        tf.where(same, slots[tf.newaxis], -1),
+        tf.fill([tf.shape(client_ids)[0], 1], -1),
+      ],
+      axis=1,
+    ),
+    axis=1,
+  )
+
+
+def _identity_assertions(size, is_padding, client_id, probability, weight):
+  known = is_padding | ((client_id >= 0) & (client_id < size))
+  in_range = is_padding | ((probability > 0) & (probability <= 1))
+  return [
+    tf.debugging.Assert(
+      known,
+      [
+        f'client_id must be in [0, population_size={size}), found',
+        client_id,
+      ],
+    ),
+    tf.debugging.Assert(
+      in_range,
+      [
+        'participation_probability must be in (0, 1], found',
+        probability,
+        'for client_id',
+        client_id,
+      ],
+    ),
+    tf.debugging.Assert(
+      is_padding | ~(weight < 0),
+      ['weight must be >= 0, found', weight, 'for client_id', client_id],
+    ),
+  ]
+
+
+def tensor_types(value_type: tff.Type) -> Iterator[tff.TensorType]:
+  """Yields the tensor types of a structure, in order.
+
+  Args:
+    value_type: A tensor type or a structure of them.
+
+  Raises:
+    ValueTypeError: If there is anything else in it.
+  """
+  if isinstance(value_type, tff.TensorType):
+    yield value_type
+    return
+  if not isinstance(value_type, tff.StructType):
+    raise ValueTypeError(
+      f'value_type.update must be a structure of tensors, found {value_type}'
+    )
+  for _, child in tff.structure.to_elements(value_type):
+    yield from tensor_types(child)
+
+
+def _pack(value_type, parts):
+  if isinstance(value_type, tff.TensorType):
+    return next(parts)
+  items = [(name, _pack(child, parts)) for name, child in tff.structure.to_elements(value_type)]
+  if any(name is None for name, _ in items):
+    return [part for _, part in items]
+  return collections.OrderedDict(items)

@@ -1,0 +1,289 @@
+"""The server's side of a FedSteer round, as TensorFlow code on its state."""
+
+import collections
+import dataclasses
+from typing import Any, Mapping, Optional
+
+import tensorflow as tf
+
+from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import reports
+
+State = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundConfig:
+  """Everything static that the server's side of a round depends on.
+
+  Attributes:
+    spec: The sizes.
+    rule: The estimator.
+    given_core_set: Client ids, or None if the core set is chosen.
+    warmup_rounds: Rounds before the core set is chosen.
+    reselect_every: Rounds between later choices, 0 for none.
+    core_eligibility: Who may be chosen.
+    weights_are_shares: Whether weights sum to 1 over the population.
+    pool_size: P, places for sketches of candidates.
+  """
+
+  spec: reports.ReportSpec
+  rule: subspace.EstimatorRule
+  given_core_set: Optional[tuple[int, ...]]
+  warmup_rounds: int
+  reselect_every: int
+  core_eligibility: str
+  weights_are_shares: bool
+  pool_size: int
+
+  @property
+  def selects(self) -> bool:
+    """Whether the core set is chosen by the process."""
+    return self.given_core_set is None
+
+
+def initial_state(config: RoundConfig) -> State:
+  """Returns the state before the first round.
+
+  N is the population, k the core set's size, D the model's, P the pool's, b a
+  sketch's. Every part is O(N k + k D + P b), nothing is N x D.
+
+  * round_num: int32, rounds done.
+  * core_set: int32 [k], client ids, -1 for an empty slot.
+  * core_updates: float32 [k, D], Q; a row is zero until its client reports.
+  * core_round: int32 [k], the round a row is from, -1 if from none.
+  * coordinates: float32 [N, k], S.
+  * baseline: float64 [k], c = sum_i n_i s_i.
+  * client_weight: float32 [N], n_i as reported last, 0 if never.
+  * last_seen: int32 [N], the round of a client's last report, -1 if never.
+  * weight_seen: float64, sum of client_weight.
+  * clients_seen: int32, clients that reported at least once.
+  * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
+  * collecting: bool, whether sketches are collected in the next round.
+  * pool: see `subspace.empty_pool`; absent if the core set is given.
+  """
+  spec = config.spec
+  size, k = spec.population_size, spec.core_set_size
+  core_set = config.given_core_set if not config.selects else [-1] * k
+  state = collections.OrderedDict(
+    round_num=tf.constant(0),
+    core_set=tf.constant(core_set, tf.int32, [k]),
+    core_updates=tf.zeros([k, spec.dimension]),
+    core_round=tf.fill([k], -1),
+    coordinates=tf.zeros([size, k]),
+    baseline=tf.zeros([k], tf.float64),
+    client_weight=tf.zeros([size]),
+    last_seen=tf.fill([size], -1),
+    weight_seen=tf.constant(0.0, tf.float64),
+    clients_seen=tf.constant(0),
+    smoothed_correction=tf.zeros([spec.dimension if config.rule.smooths else 0]),
+    collecting=tf.constant(config.selects),
+  )
+  if config.selects:
+    state['pool'] = subspace.empty_pool(config.pool_size, spec.sketch_width)
+  return state
+
+
+def run_round(
+  config: RoundConfig, state: State, gathered: Mapping[str, tf.Tensor]
+) -> tuple[Any, State, Mapping[str, tf.Tensor]]:
+  """Aggregates a round's reports and refreshes the caches.
+
+  Args:
+    config: Static parameters.
+    state: See `initial_state`.
+    gathered: See `designs.gathered_spec`.
+
+  Returns:
+    Delta in the structure of the model's weights, the new state, and the
+    round's metrics: int32 active_clients, core_clients_refreshed,
+    nonfinite_clients, duplicate_clients; float32 core_staleness_mean and _max,
+    coordinate_staleness_mean and _max (rounds since a row of Q, a client's
+    coordinates were refreshed, this round's included), and those of
+    `subspace.steering_metrics`.
+  """
+  ids, first = _first_reports(gathered)
+  owners = gathered['client_id']
+  cohort = subspace.Cohort(
+    weights=gathered['weight'],
+    previous_weights=tf.gather(state['client_weight'], owners),
+    probabilities=gathered['probability'],
+    fresh=tf.gather(gathered['coordinates'], ids),
+    cached=tf.gather(state['coordinates'], owners),
+    subtracted=gathered['subtracted'],
+    multiplicity=gathered['multiplicity'],
+    first=first,
+  )
+  new = _register(state, cohort, owners)
+  population_weight = _population_weight(config, new)
+  estimate = subspace.estimate_update(
+    config.rule,
+    state['core_updates'],
+    state['baseline'],
+    cohort,
+    gathered['weighted_sum'],
+    population_weight,
+    state['smoothed_correction'],
+  )
+  new['smoothed_correction'] = estimate.smoothed_correction
+  new['baseline'] = subspace.updated_baseline(
+    state['baseline'], cohort, cohort.fresh
+  )
+  new['coordinates'] = _scatter(
+    state['coordinates'], owners, cohort.fresh, first
+  )
+  slots = gathered['core_slot'][:, tf.newaxis]
+  new['core_updates'] = tf.tensor_scatter_nd_update(
+    state['core_updates'], slots, gathered['core_update']
+  )
+  new['core_round'] = tf.tensor_scatter_nd_update(
+    state['core_round'],
+    slots,
+    tf.fill(tf.shape(gathered['core_slot']), state['round_num']),
+  )
+  metrics = _metrics(config, state, new, gathered, cohort, population_weight)
+  if config.selects:
+    new = _select_if_due(config, state, new, gathered, first)
+  new['round_num'] = state['round_num'] + 1
+  new = collections.OrderedDict((name, new[name]) for name in state)
+  return config.spec.unflatten(estimate.delta), new, metrics
+
+
+def _first_reports(gathered):
+  """Index of each report's client's first report, and which ones are those."""
+  client_ids = gathered['client_id']
+  _, group = tf.unique(client_ids)
+  position = tf.range(tf.shape(client_ids)[0])
+  # A group cannot be empty, so a segment's minimum is its first report.
+  first_of_group = tf.math.unsorted_segment_min(
+    position, group, tf.shape(client_ids)[0]
+  )
+  first = tf.gather(first_of_group, group)
+  return first, tf.equal(first, position)
+
+
+def _register(state, cohort, owners):
+  """Remembers who reported, and with which weight."""
+  first = tf.cast(cohort.first, tf.float64)
+  change = tf.cast(cohort.weights, tf.float64) - tf.cast(
+    cohort.previous_weights, tf.float64
+  )
+  is_new = tf.gather(state['last_seen'], owners) < 0
+  new = collections.OrderedDict(state)
+  new['weight_seen'] = state['weight_seen'] + tf.reduce_sum(first * change)
+  new['clients_seen'] = state['clients_seen'] + tf.reduce_sum(
+    tf.cast(is_new & cohort.first, tf.int32)
+  )
+  new['client_weight'] = _scatter(
+    state['client_weight'], owners, cohort.weights, cohort.first
+  )
+  now = tf.fill(tf.shape(owners), state['round_num'])
+  new['last_seen'] = _scatter(state['last_seen'], owners, now, cohort.first)
+  return new
+
+
+def _population_weight(config, state):
+  """Z: 1 for shares; else N times the mean example count of those seen."""
+  if config.weights_are_shares:
+    return tf.constant(1.0, tf.float64)
+  return tf.math.divide_no_nan(
+    config.spec.population_size * state['weight_seen'],
+    tf.cast(state['clients_seen'], tf.float64),
+  )
+
+
+def _scatter(values, owners, updates, first):
+  return tf.tensor_scatter_nd_update(
+    values,
+    tf.boolean_mask(owners, first)[:, tf.newaxis],
+    tf.boolean_mask(updates, first),
+  )
+
+
+def _metrics(config, state, new, gathered, cohort, population_weight):
+  shares = tf.cast(gathered['weight'], tf.float64) * tf.math.divide_no_nan(
+    tf.ones_like(population_weight), population_weight
+  )
+  now = state['round_num']
+  core_mean, core_max = subspace.staleness(now, new['core_round'])
+  client_mean, client_max = subspace.staleness(now, new['last_seen'])
+  metrics = collections.OrderedDict(
+    active_clients=tf.reduce_sum(tf.cast(cohort.first, tf.int32)),
+    core_clients_refreshed=tf.size(gathered['core_slot']),
+    nonfinite_clients=gathered['nonfinite_clients'],
+    duplicate_clients=gathered['duplicate_clients'],
+    core_staleness_mean=core_mean,
+    core_staleness_max=core_max,
+    coordinate_staleness_mean=client_mean,
+    coordinate_staleness_max=client_max,
+  )
+  metrics.update(
+    subspace.steering_metrics(
+      gathered['gram'],
+      gathered['inner_products'],
+      gathered['squared_norm'],
+      cohort.cached,
+      gathered['coordinates'],
+      shares,
+      gathered['probability'],
+    )
+  )
+  return metrics
+
+
+def _select_if_due(config, state, new, gathered, first):
+  """Collects sketches while a selection lies ahead, and selects when due."""
+  done = state['round_num'] + 1
+  since = done - config.warmup_rounds
+  due = tf.equal(since, 0)
+  if config.reselect_every:
+    due |= (since > 0) & tf.equal(since % config.reselect_every, 0)
+    new['collecting'] = tf.constant(True)
+  else:
+    new['collecting'] = since < 0
+  collected = first & state['collecting']
+  new['pool'] = subspace.add_reports(
+    state['pool'],
+    tf.boolean_mask(gathered['client_id'], collected),
+    tf.boolean_mask(gathered['sketch'], collected),
+    tf.boolean_mask(gathered['probability'], collected),
+  )
+  names = (
+    'core_set',
+    'core_updates',
+    'core_round',
+    'coordinates',
+    'baseline',
+  )
+  before = [new[name] for name in names]
+  after = tf.cond(due, lambda: _select(config, new), lambda: before)
+  new.update(zip(names, after))
+  return new
+
+
+def _select(config, state):
+  """Returns core_set, core_updates, core_round, coordinates and baseline."""
+  pool = state['pool']
+  selected = subspace.select_from_pool(
+    pool,
+    tf.gather(state['client_weight'], tf.maximum(pool['client_id'], 0)),
+    state['core_set'],
+    eligibility=config.core_eligibility,
+    ridge=config.spec.ridge,
+    absolute_ridge=config.spec.absolute_ridge,
+  )
+  # A coordinate belongs to the client of its slot: it goes when that one does.
+  kept = tf.cast(selected.kept, tf.float32)
+  coordinates = tf.tensor_scatter_nd_update(
+    state['coordinates'] * kept,
+    selected.client_ids[:, tf.newaxis],
+    selected.coordinates,
+  )
+  products = coordinates * state['client_weight'][:, tf.newaxis]
+  return [
+    selected.core_set,
+    state['core_updates'] * kept[:, tf.newaxis],
+    tf.where(selected.kept, state['core_round'], -1),
+    coordinates,
+    tf.reduce_sum(tf.cast(products, tf.float64), axis=0),
+  ]

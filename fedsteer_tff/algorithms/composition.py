@@ -1,0 +1,125 @@
+"""What all algorithms of the package share: client identity and composition."""
+
+from typing import Callable, Optional, Union
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedsteer_tff import client_work
+
+ModelFn = Union[
+  Callable[[], tff.learning.models.VariableModel],
+  tff.learning.models.FunctionalModel,
+]
+
+DEFAULT_CLIENT_LEARNING_RATE = 0.1
+DEFAULT_SERVER_LEARNING_RATE = 1.0
+
+
+def compose_process(
+  model_fn: ModelFn,
+  aggregation_factory: tff.aggregators.WeightedAggregationFactory,
+  *,
+  client_weighting: str,
+  client_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+  model_distributor: Optional[
+    tff.learning.templates.DistributionProcess
+  ] = None,
+  metrics_aggregator: Optional[Callable] = None,
+  loop_implementation: Optional[tff.learning.LoopImplementation] = None,
+) -> tff.learning.templates.LearningProcess:
+  """Composes a learning process whose clients say who they are.
+
+  Args:
+    model_fn: A no-argument callable that builds a
+      `tff.learning.models.VariableModel` from scratch, or a
+      `tff.learning.models.FunctionalModel`.
+    aggregation_factory: Aggregates identified updates.
+    client_weighting: 'known' or 'examples', as the factory's.
+    client_optimizer: Local optimizer; SGD with rate 0.1 if None.
+    server_optimizer: Optimizer that applies the aggregate; SGD with rate 1,
+      which adds it to the model, if None.
+    model_distributor: Sends the model to clients; a plain broadcast if None.
+    metrics_aggregator: As in `tff.learning.algorithms`.
+    loop_implementation: As in `tff.learning.algorithms`.
+
+  Returns:
+    A `tff.learning.templates.LearningProcess`.
+
+  Raises:
+    TypeError: If an optimizer or the model has the wrong type.
+    ValueError: If the model has no trainable weights.
+  """
+  client_optimizer = client_optimizer or tff.learning.optimizers.build_sgdm(
+    DEFAULT_CLIENT_LEARNING_RATE
+  )
+  server_optimizer = server_optimizer or tff.learning.optimizers.build_sgdm(
+    DEFAULT_SERVER_LEARNING_RATE
+  )
+  for name, optimizer in (
+    ('client_optimizer', client_optimizer),
+    ('server_optimizer', server_optimizer),
+  ):
+    if not isinstance(optimizer, tff.learning.optimizers.Optimizer):
+      raise TypeError(
+        f'{name} must be a tff.learning.optimizers.Optimizer, found '
+        f'{optimizer!r}'
+      )
+  initial_weights = _build_initial_weights(model_fn)
+  weights_type = initial_weights.type_signature.result
+  if not len(weights_type.trainable):
+    raise ValueError(
+      'model_fn must build a model with at least one trainable weight, found '
+      'none'
+    )
+  work = client_work.build_identified_client_work(
+    model_fn,
+    client_optimizer,
+    client_weighting=client_weighting,
+    metrics_aggregator=metrics_aggregator,
+    loop_implementation=loop_implementation,
+  )
+  result_type = work.next.type_signature.result.result.member
+  return tff.learning.templates.compose_learning_process(
+    initial_weights,
+    model_distributor
+    or tff.learning.templates.build_broadcast_process(weights_type),
+    work,
+    aggregation_factory.create(result_type.update, result_type.update_weight),
+    tff.learning.templates.build_apply_optimizer_finalizer(
+      server_optimizer, weights_type
+    ),
+  )
+
+
+def _build_initial_weights(model_fn):
+  if callable(model_fn):
+
+    @tff.tensorflow.computation
+    def initial_weights():
+      model = model_fn()
+      if not isinstance(model, tff.learning.models.VariableModel):
+        raise TypeError(
+          'model_fn must build a tff.learning.models.VariableModel, found '
+          f'{type(model).__name__}; tff.learning.models.from_keras_model wraps '
+          'a Keras model'
+        )
+      return tff.learning.models.ModelWeights.from_model(model)
+
+  elif isinstance(model_fn, tff.learning.models.FunctionalModel):
+
+    @tff.tensorflow.computation
+    def initial_weights():
+      trainable, non_trainable = model_fn.initial_weights
+      return tff.learning.models.ModelWeights(
+        tuple(tf.convert_to_tensor(weight) for weight in trainable),
+        tuple(tf.convert_to_tensor(weight) for weight in non_trainable),
+      )
+
+  else:
+    raise TypeError(
+      'model_fn must be a callable or a tff.learning.models.FunctionalModel, '
+      f'found {model_fn!r}'
+    )
+  return initial_weights

@@ -1,0 +1,96 @@
+"""Reading a process's server state: its size, and who is in the core set."""
+
+import collections
+import dataclasses
+from typing import Any, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreSetStatus:
+  """Who is in the core set, and when they reported last.
+
+  Attributes:
+    core_set: Int32 [k], client ids; -1 marks an empty slot.
+    last_active: Int32 [k], the round of the member's last report, -1 if never.
+    round_num: Rounds done; the next round has this number.
+  """
+
+  core_set: np.ndarray
+  last_active: np.ndarray
+  round_num: int
+
+
+def core_set_status(state: Any) -> CoreSetStatus:
+  """Returns the core set's status.
+
+  Args:
+    state: State of a process built by `build_fedsteer` or `build_fedavg`.
+
+  Raises:
+    ValueError: If `state` is not such a state.
+  """
+  aggregator = _fedsteer_part(getattr(state, 'aggregator', None))
+  core_set = np.asarray(aggregator['core_set'], np.int32)
+  last_seen = np.asarray(aggregator['last_seen'], np.int32)
+  return CoreSetStatus(
+    core_set=core_set,
+    last_active=np.where(core_set >= 0, last_seen[core_set], -1).astype(
+      np.int32
+    ),
+    round_num=int(aggregator['round_num']),
+  )
+
+
+def state_size_report(
+  process: tff.learning.templates.LearningProcess,
+) -> Mapping[str, int]:
+  """Returns the bytes of a process's server state, part by part.
+
+  Args:
+    process: Any learning process with a state of fixed shapes.
+
+  Returns:
+    Bytes by part, named by its path in the state ('global_model_weights',
+    'aggregator/core_updates', ...), and their sum as 'total'.
+  """
+  state_type = process.initialize.type_signature.result.member
+  report = collections.OrderedDict()
+  for name, part in tff.structure.to_elements(state_type):
+    if name == 'aggregator' and isinstance(part, tff.StructType):
+      for path, size in _parts(part, name):
+        report[path] = report.get(path, 0) + size
+    else:
+      report[name] = _num_bytes(part)
+  report['total'] = sum(report.values())
+  return report
+
+
+def _parts(state_type, prefix) -> Iterator[tuple[str, int]]:
+  for name, part in tff.structure.to_elements(state_type):
+    path = f'{prefix}/{name}'
+    if name == 'fedsteer':
+      yield from _parts(part, prefix)
+    else:
+      yield path, _num_bytes(part)
+
+
+def _num_bytes(part):
+  if isinstance(part, tff.TensorType):
+    size = tf.as_dtype(part.dtype).size
+    return size * tf.TensorShape(part.shape).num_elements()
+  return sum(_num_bytes(child) for _, child in tff.structure.to_elements(part))
+
+
+def _fedsteer_part(aggregator):
+  if isinstance(aggregator, Mapping) and 'fedsteer' in aggregator:
+    aggregator = aggregator['fedsteer']
+  if not isinstance(aggregator, Mapping) or 'core_set' not in aggregator:
+    raise ValueError(
+      'state must be that of a process built by fedsteer_tff, found '
+      f'{type(aggregator).__name__} as its aggregator state'
+    )
+  return aggregator

@@ -1,0 +1,118 @@
+"""The data of a client that can say who it is.
+
+TFF's learning processes accept only structures of sequences as client data, so
+the identity travels as a sequence of exactly one element next to the examples:
+
+    <ident=<client_id=int32, weight=float32,
+            participation_probability=float32>*,
+     data=<x, y>*>
+
+An identity inside every batch would be lost for a client without examples.
+"""
+
+import collections
+import math
+import numbers
+from typing import Any, Mapping
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedsteer_tff.participation import identity
+
+def identity_type() -> tff.StructType:
+  """Returns the type of an identity, the element of `ident`."""
+  return tff.to_type(
+    collections.OrderedDict(
+      client_id=tff.TensorType(np.int32),
+      weight=tff.TensorType(np.float32),
+      participation_probability=tff.TensorType(np.float32),
+    )
+  )
+
+
+def build_identity_dataset(
+  client_id: Any, weight: Any, participation_probability: Any
+) -> tf.data.Dataset:
+  """Returns the one-element `ident` sequence; also works inside a graph."""
+  element = collections.OrderedDict(
+    client_id=tf.cast(client_id, tf.int32),
+    weight=tf.cast(weight, tf.float32),
+    participation_probability=tf.cast(participation_probability, tf.float32),
+  )
+  return tf.data.Dataset.from_tensors(element)
+
+
+def build_client_data(
+  client_id: int,
+  dataset: tf.data.Dataset,
+  *,
+  participation_probability: float,
+  weight: float = 1.0,
+) -> Mapping[str, tf.data.Dataset]:
+  """Returns the client data that FedSteer's `next` takes for one client.
+
+  Args:
+    client_id: Integer in [0, population size).
+    dataset: Batches of (x, y), as the model takes them. May be empty.
+    participation_probability: p_i in (0, 1], the probability that this client
+      is active in this round.
+    weight: d_i >= 0, the client's share of the population, summing to 1 over
+      all clients. Not used with `client_weighting='examples'`.
+
+  Raises:
+    TypeError: If an argument has the wrong type.
+    ValueError: If a number is outside its range.
+  """
+  if isinstance(client_id, bool) or not isinstance(client_id, numbers.Integral):
+    raise TypeError(f'client_id must be an integer, found {client_id!r}')
+  if client_id < 0:
+    raise ValueError(f'client_id must be >= 0, found {client_id}')
+  if client_id > 2**31 - 1:
+    raise ValueError(f'client_id must be below 2**31, found {client_id}')
+  if not isinstance(dataset, tf.data.Dataset):
+    raise TypeError(f'dataset must be a tf.data.Dataset, found {dataset!r}')
+  _check_number('participation_probability', participation_probability)
+  if not 0 < participation_probability <= 1:
+    raise ValueError(
+      'participation_probability must be in (0, 1], found '
+      f'{participation_probability!r} for client {client_id}'
+    )
+  _check_number('weight', weight)
+  if not math.isfinite(weight) or weight < 0:
+    raise ValueError(
+      f'weight must be finite and >= 0, found {weight!r} for client {client_id}'
+    )
+  ident = build_identity_dataset(
+    int(client_id), weight, participation_probability
+  )
+  return collections.OrderedDict(ident=ident, data=dataset)
+
+
+def padding_client_data(element_spec: Any) -> Mapping[str, tf.data.Dataset]:
+  """Returns the data of a client that is ignored.
+
+  TFF 0.87 keeps an executor for every cohort size it has seen; padding cohorts
+  to one size keeps its memory flat.
+
+  Args:
+    element_spec: The `element_spec` of the other clients' (batched) datasets.
+  """
+  specs = tf.nest.flatten(element_spec)
+  no_examples = [
+    tf.zeros([0] + [size or 0 for size in spec.shape[1:]], spec.dtype)
+    for spec in specs
+  ]
+  examples = tf.data.Dataset.from_tensor_slices(
+    tf.nest.pack_sequence_as(element_spec, no_examples)
+  )
+  batch_size = specs[0].shape[0]
+  batches = examples.batch(batch_size or 1, drop_remainder=bool(batch_size))
+  ident = build_identity_dataset(identity.PADDING_CLIENT_ID, 0.0, 1.0)
+  return collections.OrderedDict(ident=ident, data=batches)
+
+
+def _check_number(name, value):
+  if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    raise TypeError(f'{name} must be a number, found {value!r}')

@@ -1,0 +1,167 @@
+"""What a run writes while it trains; each usable by itself."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from fedsteer_tff.programs import (
+  checkpoints,
+  files,
+  metrics_table,
+  training_loop,
+)
+
+
+def round_row(
+    result: training_loop.RoundResult,
+    evaluation_names: Iterable[str] = ('loss', 'accuracy'),
+) -> OrderedDict:
+  """Returns a round as one flat row.
+
+  Args:
+    result: The round.
+    evaluation_names: The evaluation's metrics.
+
+  Returns:
+    'round', the training metrics, 'test_' + the evaluation's metrics (None
+    where the round was not evaluated), the aggregator's metrics, 'cohort_size',
+    'cohort' (the ids, separated by blanks) and 'seconds'. All but the last are
+    determined by the run's configuration.
+  """
+  row = OrderedDict(round=result.round_num)
+  evaluation = result.evaluation or {}
+  tests = {f'test_{n}': evaluation.get(n) for n in evaluation_names}
+  names = list(result.metrics)
+  for name in ('loss', 'accuracy'):
+    if name in names:
+      row[name] = result.metrics[name]
+      names.remove(name)
+  row.update(tests)
+  row.update((name, result.metrics[name]) for name in names)
+  row['cohort_size'] = result.cohort.num_clients
+  row['cohort'] = ' '.join(str(int(i)) for i in result.cohort.client_ids)
+  row['seconds'] = round(result.seconds, 4)
+  return row
+
+
+class MetricsCsv(training_loop.Callback):
+  """Appends each round to a CSV file; see `round_row` for its columns.
+
+  The start of the loop drops the rows of rounds that will be run again.
+  """
+
+  def __init__(
+      self,
+      path: files.PathLike,
+      *,
+      evaluation_names: Iterable[str] = ('loss', 'accuracy'),
+      extra_columns: Optional[Mapping[str, Callable[[], Any]]] = None,
+  ):
+    """Does not touch the file system.
+
+    Args:
+      path: The CSV file.
+      evaluation_names: The evaluation's metrics.
+      extra_columns: Further columns, each with a function that is asked for
+        the value after every round.
+    """
+    self._table = metrics_table.MetricsTable(path)
+    self._evaluation_names = tuple(evaluation_names)
+    self._extra_columns = dict(extra_columns or {})
+
+  def on_start(self, round_num: int, num_rounds: int) -> None:
+    """Keeps the rows of the first `round_num` rounds."""
+    del num_rounds
+    self._table.truncate(round_num)
+
+  def on_round(self, result: training_loop.RoundResult) -> None:
+    """Appends the row."""
+    row = round_row(result, self._evaluation_names)
+    for name, value_fn in self._extra_columns.items():
+      row[name] = value_fn()
+    self._table.append(row)
+
+
+class TensorBoard(training_loop.Callback):
+  """Writes each round's numbers as TensorBoard scalars.
+
+  Names are 'train/...', 'test/...', 'aggregator/...' for the numbers that the
+  clients, the evaluation and the aggregator report.
+  """
+
+  def __init__(
+      self,
+      log_dir: files.PathLike,
+      *,
+      flush_every: int = 10,
+      train_names: Iterable[str] = ('loss', 'accuracy'),
+  ):
+    """Does not touch the file system.
+
+    Args:
+      log_dir: The folder of the event files.
+      flush_every: Rounds that are multiples of this reach the disk at once.
+      train_names: The metrics of the clients' training; all others are the
+        aggregator's.
+    """
+    self._log_dir = os.fspath(log_dir)
+    self._flush_every = flush_every
+    self._train_names = frozenset(train_names)
+    self._writer = None
+
+  def on_start(self, round_num: int, num_rounds: int) -> None:
+    """Opens a new event file."""
+    del round_num, num_rounds
+    self._writer = tf.summary.create_file_writer(self._log_dir)
+
+  def on_round(self, result: training_loop.RoundResult) -> None:
+    """Writes the scalars."""
+    with self._writer.as_default(step=result.round_num):
+      for name, value in result.metrics.items():
+        part = 'train' if name in self._train_names else 'aggregator'
+        tf.summary.scalar(f'{part}/{name}', value)
+      for name, value in (result.evaluation or {}).items():
+        tf.summary.scalar(f'test/{name}', value)
+      tf.summary.scalar('train/cohort_size', result.cohort.num_clients)
+      tf.summary.scalar('train/seconds', result.seconds)
+    if result.round_num % self._flush_every == 0:
+      self._writer.flush()
+
+  def on_end(self, state: Any, round_num: int) -> None:
+    """Closes the event file."""
+    del state, round_num
+    self._writer.close()
+
+
+class SaveCheckpoints(training_loop.Callback):
+  """Saves the state every few rounds and at the end of the loop.
+
+  Should come after the callbacks whose files must not fall behind a state.
+  """
+
+  def __init__(self, store: checkpoints.Checkpoints, every: int):
+    """Keeps the arguments.
+
+    Args:
+      store: Where to.
+      every: Rounds that are multiples of this are saved.
+
+    Raises:
+      ValueError: If `every` is not an integer >= 1.
+    """
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+      raise ValueError(f'every must be an integer >= 1, found {every!r}')
+    self._store = store
+    self._every = every
+
+  def on_round(self, result: training_loop.RoundResult) -> None:
+    """Saves the state if it is due."""
+    if result.round_num % self._every == 0:
+      self._store.save(result.state, result.round_num)
+
+  def on_end(self, state: Any, round_num: int) -> None:
+    """Saves the state."""
+    self._store.save(state, round_num)

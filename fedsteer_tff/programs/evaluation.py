@@ -1,0 +1,92 @@
+"""Evaluation of the global model on a central test set."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+EvaluateFn = Callable[[tff.learning.models.ModelWeights], OrderedDict]
+
+# Metrics that count the test set instead of judging the model.
+_COUNTS = ('num_examples', 'num_batches')
+
+
+def build_evaluation(
+    model_fn: Callable[[], tff.learning.models.VariableModel],
+    test_dataset: tf.data.Dataset,
+) -> EvaluateFn:
+  """Returns a function that judges model weights on a test set.
+
+  The batches are kept in memory as tensors and the forward pass is compiled
+  once, so that an evaluation costs little more than its arithmetic; no
+  federated computation is involved.
+
+  Args:
+    model_fn: As for the learning process. Called once, here; the learning
+      process must have been built before.
+    test_dataset: Batches as the model takes them.
+
+  Returns:
+    A function from `tff.learning.models.ModelWeights` to an `OrderedDict` of
+    Python floats: the model's finalized metrics (such as 'loss').
+
+  Raises:
+    ValueError: If the test set is empty.
+  """
+  batches = list(test_dataset)
+  if not batches:
+    raise ValueError('test_dataset must have at least one batch, found none')
+  model = model_fn()
+  # Keras finalizers are `tf.function`s that make a metric, and so can run only
+  # once; what they wrap has no such limit.
+  finalizers = {
+      name: getattr(finalizer, 'python_function', finalizer)
+      for name, finalizer in model.metric_finalizers().items()
+  }
+
+  @tf.function(input_signature=[test_dataset.element_spec])
+  def forward(batch):
+    model.forward_pass(batch, training=False)
+
+  def evaluate(weights: tff.learning.models.ModelWeights) -> OrderedDict:
+    weights.assign_weights_to(model)
+    model.reset_metrics()
+    for batch in batches:
+      forward(batch)
+    metrics = model.report_local_unfinalized_metrics()
+    return OrderedDict(
+        (name, float(finalizers[name](value)))
+        for name, value in metrics.items()
+        if name not in _COUNTS
+    )
+
+  return evaluate
+
+
+def seeded_initial_state(
+    process: tff.learning.templates.LearningProcess,
+    model_fn: Callable[[], tff.learning.models.VariableModel],
+    seed: int,
+):
+  """Returns the process's initial state with weights drawn from a seed.
+
+  Keras initializers without a seed of their own draw differently in every TFF
+  runtime. Here the weights are drawn in this process instead, which makes two
+  runs with the same seed equal. Sets the global seeds of Python, NumPy and
+  TensorFlow.
+
+  Args:
+    process: A learning process over models of `model_fn`.
+    model_fn: As for the learning process.
+    seed: The seed of the weights.
+
+  Returns:
+    A state for `process.next`.
+  """
+  state = process.initialize()
+  tf.keras.utils.set_random_seed(seed)
+  weights = tff.learning.models.ModelWeights.from_model(model_fn())
+  return process.set_model_weights(
+      state, tf.nest.map_structure(lambda v: v.numpy(), weights)
+  )

@@ -1,0 +1,60 @@
+"""Writing files so that a reader never sees half of one."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Union
+
+PathLike = Union[str, os.PathLike]
+
+
+def write_text(path: PathLike, text: str) -> None:
+  """Replaces the file at `path` by `text`, atomically.
+
+  The text goes to a temporary file in the same folder, is flushed to the disk,
+  and takes the final name in one step. A process that dies in between leaves
+  the former content.
+
+  Args:
+    path: The file to write.
+    text: Its new content.
+  """
+  write_bytes(path, text.encode('utf-8'))
+
+
+def write_bytes(path: PathLike, content: bytes) -> None:
+  """Replaces the file at `path` by `content`, atomically; see `write_text`."""
+  path = os.fspath(path)
+  temporary = f'{path}.tmp'
+  with open(temporary, 'wb') as f:
+    f.write(content)
+    f.flush()
+    os.fsync(f.fileno())
+  os.replace(temporary, path)
+
+
+def write_json(path: PathLike, value: Mapping[str, Any]) -> None:
+  """Writes `value` as indented JSON, atomically; see `write_text`."""
+  write_text(path, json.dumps(value, indent=2) + '\n')
+
+
+def read_json(path: PathLike) -> dict[str, Any]:
+  """Returns the JSON object in the file at `path`.
+
+  Args:
+    path: The file to read.
+
+  Raises:
+    ValueError: If the file does not hold a JSON object.
+  """
+  with open(path, encoding='utf-8') as f:
+    text = f.read()
+  try:
+    value = json.loads(text)
+  except json.JSONDecodeError as e:
+    raise ValueError(f'{path} must hold JSON, found: {e}') from e
+  if not isinstance(value, dict):
+    raise ValueError(
+        f'{path} must hold a JSON object, found a {type(value).__name__}'
+    )
+  return value

@@ -1,0 +1,200 @@
+"""TFF's C++ runtime on this machine, in a child process that we own.
+
+`tff.backends.native.set_sync_local_cpp_execution_context` starts the same
+program, but leaves it in our process group and writing to our output: Ctrl-C
+in a terminal kills it in the middle of a round, and it outlives a killed
+parent while it holds its output open. This module starts it apart: in its own
+session, writing to a file, with one memory arena (changing cohort sizes
+otherwise fragment its heap), and ending with its parent however that ends.
+"""
+
+import atexit
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Optional
+
+import grpc
+import tensorflow_federated as tff
+
+from fedsteer_tff.programs import files
+
+_MAX_MESSAGE_BYTES = 2 * 1000 * 1000 * 1000
+_CHANNEL_OPTIONS = [
+    ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
+    ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
+    ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
+]
+_START_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+
+# Runs in the child before the runtime: ask Linux to end it with its parent
+# (1 is PR_SET_PDEATHSIG, 9 is SIGKILL), then become the runtime. Elsewhere the
+# request fails quietly and only an orderly end of the parent ends the child.
+_LAUNCHER = """
+import ctypes, os, sys
+parent = int(sys.argv[1])
+try:
+  ctypes.CDLL(None).prctl(1, 9)
+except (OSError, AttributeError):
+  pass
+if os.getppid() != parent:
+  sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class LocalRuntimeError(RuntimeError):
+  """The child process did not start or has ended."""
+
+
+class LocalRuntime:
+  """One child process that runs TFF computations, and the context to use it.
+
+  ```python
+  with LocalRuntime().activate():
+    state = process.initialize()
+  ```
+  """
+
+  def __init__(
+      self,
+      *,
+      max_concurrent_calls: int = -1,
+      log_path: Optional[files.PathLike] = None,
+  ):
+    """Starts the child process and waits until it answers.
+
+    Must be called from a thread that lives as long as the runtime is needed:
+    the kernel ends the child with the thread that made it.
+
+    Args:
+      max_concurrent_calls: How many clients train at the same time; no limit
+        if <= 0.
+      log_path: The file that the child's output is appended to; a temporary
+        file if None, removed at the end.
+
+    Raises:
+      LocalRuntimeError: If the child does not answer.
+    """
+    self._max_concurrent_calls = max_concurrent_calls
+    self._temporary_log = None
+    if log_path is None:
+      self._temporary_log = tempfile.NamedTemporaryFile(
+          prefix='tff_worker_', suffix='.log'
+      )
+      log_path = self._temporary_log.name
+    self._log_path = os.fspath(log_path)
+    self._process = None
+    atexit.register(self.stop)
+    try:
+      self._start()
+    except BaseException:
+      self.stop()
+      raise
+
+  @property
+  def pid(self) -> int:
+    """The child's process id."""
+    return self._process.pid
+
+  @contextlib.contextmanager
+  def activate(self) -> Iterator['LocalRuntime']:
+    """Runs TFF computations here inside the block; stops at its end."""
+    factory = tff.framework.ResourceManagingExecutorFactory(
+        self._create_executor
+    )
+    context = tff.framework.SyncExecutionContext(
+        executor_fn=factory,
+        compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+        transform_args=tff.tensorflow.transform_args,
+        transform_result=tff.tensorflow.transform_result,
+    )
+    try:
+      with tff.framework.get_context_stack().install(context):
+        yield self
+    finally:
+      self.stop()
+
+  def stop(self) -> None:
+    """Ends the child process and waits for it; nothing if it has ended."""
+    atexit.unregister(self.stop)
+    if self._process is not None and self._process.poll() is None:
+      self._process.terminate()
+      try:
+        self._process.wait(_STOP_SECONDS)
+      except subprocess.TimeoutExpired:
+        self._process.kill()
+        self._process.wait()
+    if self._temporary_log is not None:
+      self._temporary_log.close()
+      self._temporary_log = None
+
+  def _start(self) -> None:
+    """Starts the child and connects to it."""
+    binary = os.path.join(
+        os.path.dirname(tff.__file__), 'data', 'worker_binary'
+    )
+    if not os.path.isfile(binary):
+      raise LocalRuntimeError(
+          f'tensorflow_federated must contain data/worker_binary, found none'
+          f' at {binary}'
+      )
+    with socket.socket() as s:
+      s.bind(('localhost', 0))
+      port = s.getsockname()[1]
+    with open(self._log_path, 'ab') as log:
+      self._process = subprocess.Popen(
+          [
+              sys.executable,
+              '-I',
+              '-S',
+              '-c',
+              _LAUNCHER,
+              str(os.getpid()),
+              binary,
+              f'--port={port}',
+              f'--max_concurrent_computation_calls={self._max_concurrent_calls}',
+          ],
+          stdin=subprocess.DEVNULL,
+          stdout=log,
+          stderr=subprocess.STDOUT,
+          start_new_session=True,
+          env={'MALLOC_ARENA_MAX': '1', **os.environ},
+      )
+    self._stub = tff.framework.RemoteExecutorGrpcStub(
+        grpc.insecure_channel(f'localhost:{port}', _CHANNEL_OPTIONS)
+    )
+    deadline = time.monotonic() + _START_SECONDS
+    while not self._stub.is_ready:
+      self._check_alive()
+      if time.monotonic() > deadline:
+        raise LocalRuntimeError(
+            f'the TFF runtime must answer within {_START_SECONDS:.0f} s,'
+            f' found no answer; its output: {self._log_path}'
+        )
+      time.sleep(0.05)
+
+  def _check_alive(self) -> None:
+    """Raises `LocalRuntimeError` if the child has ended."""
+    code = self._process.poll()
+    if code is not None:
+      raise LocalRuntimeError(
+          'the TFF runtime must stay alive, found that its process'
+          f' {self._process.pid} ended with code {code}; its output:'
+          f' {self._log_path}'
+      )
+
+  def _create_executor(self, cardinalities) -> tff.framework.RemoteExecutor:
+    # TFF repeats a call whose connection broke, through a new executor: with
+    # the child gone it would do so for ever.
+    self._check_alive()
+    cardinalities.setdefault(tff.CLIENTS, 0)
+    executor = tff.framework.RemoteExecutor(self._stub)
+    executor.set_cardinalities(cardinalities)
+    return executor

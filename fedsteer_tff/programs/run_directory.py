@@ -1,0 +1,230 @@
+"""The folder of one training run, and the guard of what is in it.
+
+A run directory holds
+
+```
+config.json     what was asked for: a flat mapping, and the versions of the code
+metrics.csv     one row a round
+checkpoints/    the newest states of the learning process
+tensorboard/    event files
+summary.json    written when the run is complete
+```
+
+Opening it says which of three things is to be done: start, go on, or nothing.
+Everything else is refused, so that no result is ever overwritten by mistake.
+"""
+
+import contextlib
+import enum
+import fcntl
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, Optional
+
+from fedsteer_tff.programs import files
+
+_CONFIG = 'config.json'
+_LOCK = '.lock'
+
+
+class RunDirectoryError(ValueError):
+  """The directory cannot serve this run; the message says why in one line."""
+
+
+class RunStatus(enum.Enum):
+  """What an opened run directory holds.
+
+  Attributes:
+    NEW: Nothing: the run starts.
+    UNFINISHED: A run with this configuration that can go on.
+    FINISHED: A complete run with this configuration.
+  """
+
+  NEW = 'new'
+  UNFINISHED = 'unfinished'
+  FINISHED = 'finished'
+
+
+class RunDirectory:
+  """One run's folder; see the module's docstring for what it holds."""
+
+  def __init__(self, path: files.PathLike):
+    """Does not touch the file system.
+
+    Args:
+      path: The folder; need not exist.
+    """
+    self._path = os.fspath(path)
+    self._lock = None
+
+  @property
+  def path(self) -> str:
+    """The folder."""
+    return self._path
+
+  @property
+  def metrics_path(self) -> str:
+    """The table with one row a round."""
+    return os.path.join(self._path, 'metrics.csv')
+
+  @property
+  def summary_path(self) -> str:
+    """The result of a complete run."""
+    return os.path.join(self._path, 'summary.json')
+
+  @property
+  def checkpoint_dir(self) -> str:
+    """The folder of the checkpoints."""
+    return os.path.join(self._path, 'checkpoints')
+
+  @property
+  def tensorboard_dir(self) -> str:
+    """The folder of the TensorBoard events."""
+    return os.path.join(self._path, 'tensorboard')
+
+  def open(
+      self,
+      config: Mapping[str, Any],
+      *,
+      may_grow: Optional[str] = None,
+      may_change: Collection[str] = (),
+  ) -> RunStatus:
+    """Checks the folder against `config` and locks it for this process.
+
+    Nothing but an empty, locked folder is made here; `commit` writes the
+    configuration. The lock ends with the process, however that ends.
+
+    Args:
+      config: Names and JSON values (numbers, strings, booleans, None, lists)
+        that determine the run's results.
+      may_grow: The name of the entry, a number, that may be larger than at the
+        start (the number of rounds): the run then goes on from its end.
+      may_change: Names of entries that do not influence the results.
+
+    Returns:
+      What the folder holds.
+
+    Raises:
+      RunDirectoryError: If the path is a file, if the folder holds something
+        that is not a run, if its run has another configuration, or if another
+        process is using it.
+    """
+    if os.path.exists(self._path) and not os.path.isdir(self._path):
+      raise RunDirectoryError(
+          f'output_dir must be a folder, found a file: {self._path}'
+      )
+    is_run = os.path.isfile(self._config_path)
+    if os.path.isdir(self._path) and not is_run:
+      found = sorted(set(os.listdir(self._path)) - {_LOCK, f'{_CONFIG}.tmp'})
+      if found:
+        raise RunDirectoryError(
+            'output_dir must be new, empty or the folder of a run, found'
+            f' {self._path} without {_CONFIG} but with {found[0]}'
+        )
+    try:
+      os.makedirs(self._path, exist_ok=True)
+      self._acquire_lock()
+    except OSError as e:
+      raise RunDirectoryError(
+          f'output_dir must be a folder that can be written, found: {e}'
+      ) from e
+    try:
+      return self._status(config, may_grow, may_change)
+    except BaseException:
+      self.close()
+      raise
+
+  def commit(
+      self, config: Mapping[str, Any], versions: Mapping[str, str]
+  ) -> None:
+    """Writes the configuration: from now on the folder is that of a run.
+
+    Args:
+      config: As for `open`, which must have been called.
+      versions: Versions of the software, kept beside the configuration.
+    """
+    content = {'flags': dict(config), 'versions': dict(versions)}
+    if not os.path.isfile(self._config_path) or content != files.read_json(
+        self._config_path
+    ):
+      files.write_json(self._config_path, content)
+
+  def close(self) -> None:
+    """Gives the folder back; removes it if it is empty and no run."""
+    if self._lock is None:
+      return
+    if not os.path.isfile(self._config_path):
+      os.remove(self._lock.name)
+      with contextlib.suppress(OSError):  # Not empty, or not ours to remove.
+        os.rmdir(self._path)
+    self._lock.close()
+    self._lock = None
+
+  def stored_versions(self) -> dict[str, str]:
+    """Returns the versions kept beside the configuration."""
+    return files.read_json(self._config_path).get('versions', {})
+
+  def read_summary(self) -> dict[str, Any]:
+    """Returns the result of a complete run."""
+    return files.read_json(self.summary_path)
+
+  def write_summary(self, summary: Mapping[str, Any]) -> None:
+    """Writes the result: the run counts as complete from now on."""
+    files.write_json(self.summary_path, summary)
+
+  @property
+  def _config_path(self) -> str:
+    return os.path.join(self._path, _CONFIG)
+
+  def _status(
+      self,
+      config: Mapping[str, Any],
+      may_grow: Optional[str],
+      may_change: Collection[str],
+  ) -> RunStatus:
+    """Returns what the locked folder holds."""
+    if not os.path.isfile(self._config_path):
+      return RunStatus.NEW
+    stored = files.read_json(self._config_path).get('flags', {})
+    self._check_unchanged(stored, config, may_grow, may_change)
+    if os.path.isfile(self.summary_path):
+      done = files.read_json(self.summary_path).get(may_grow)
+      if may_grow is None or done == config[may_grow]:
+        return RunStatus.FINISHED
+    return RunStatus.UNFINISHED
+
+  def _acquire_lock(self) -> None:
+    """Takes the folder for this process; the kernel frees it at its end."""
+    lock = open(os.path.join(self._path, _LOCK), 'ab')
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+      lock.close()
+      raise RunDirectoryError(
+          'output_dir must not be in use, found another process that is'
+          f' training in {self._path}'
+      ) from e
+    self._lock = lock
+
+  def _check_unchanged(
+      self,
+      stored: Mapping[str, Any],
+      config: Mapping[str, Any],
+      may_grow: Optional[str],
+      may_change: Collection[str],
+  ) -> None:
+    """Raises `RunDirectoryError` that names every entry that differs."""
+    changed = []
+    for name in sorted(set(stored) | set(config)):
+      old, new = stored.get(name), config.get(name)
+      if old == new or name in may_change:
+        continue
+      if name == may_grow and old is not None and new > old:
+        continue
+      changed.append(f'--{name}: {old} -> {new}')
+    if changed:
+      growth = f' (--{may_grow} may only be raised)' if may_grow else ''
+      raise RunDirectoryError(
+          f'the run in {self._path} has another configuration:'
+          f' {"; ".join(changed)}{growth}; choose another output_dir'
+      )

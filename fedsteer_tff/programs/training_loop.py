@@ -1,0 +1,223 @@
+"""The loop over the rounds of a learning process.
+
+```
+for every round:
+  forced clients (from the state) -> sampler -> cohort -> client data
+  process.next -> state, metrics -> evaluation, where due -> callbacks
+```
+
+The loop holds nothing but the state and the number of the round: with both
+restored it goes on exactly as it would have.
+"""
+
+import dataclasses
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Optional, Protocol
+
+import numpy as np
+import tensorflow_federated as tff
+
+from fedsteer_tff import participation
+from fedsteer_tff.programs import evaluation
+
+# Metrics of the clients' training under this key become columns 'loss', ...
+_TRAIN = 'train'
+
+# From the state and the number of the coming round to the ids of clients.
+ForcedClientsFn = Callable[[Any, int], Iterable[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundResult:
+  """One finished round.
+
+  Attributes:
+    round_num: How many rounds the state has seen: 1 for the first round.
+    state: The learning process's state after the round.
+    cohort: Who took part, without the clients that fill the cohort up.
+    metrics: Names to Python numbers: the clients' training metrics ('loss',
+      ...) and the aggregator's.
+    evaluation: The evaluation's metrics ('loss', ...); None if not due.
+    seconds: The duration of the round without the evaluation.
+    is_last: Whether it is the last round of the run.
+  """
+
+  round_num: int
+  state: Any
+  cohort: participation.Cohort
+  metrics: OrderedDict
+  evaluation: Optional[OrderedDict]
+  seconds: float
+  is_last: bool
+
+
+class Callback:
+  """Something that happens beside the training; override what is needed."""
+
+  def on_start(self, round_num: int, num_rounds: int) -> None:
+    """Before the first round that is run.
+
+    Args:
+      round_num: How many rounds are done already.
+      num_rounds: How many there will be.
+    """
+
+  def on_round(self, result: RoundResult) -> None:
+    """After every round, in the order of the callbacks."""
+
+  def on_end(self, state: Any, round_num: int) -> None:
+    """After the last round, or when the loop was asked to stop.
+
+    Not called when a round raises an error.
+
+    Args:
+      state: The state of the learning process.
+      round_num: How many rounds it has seen.
+    """
+
+
+class Sampler(Protocol):
+  """What the loop needs of a sampler; see `participation.BernoulliSampler`."""
+
+  def cohort(
+      self, round_num: int, forced_clients: Sequence[int] = ()
+  ) -> participation.Cohort:
+    """Returns the cohort of a round."""
+
+
+def flatten_metrics(metrics: Mapping[str, Any]) -> OrderedDict:
+  """Returns a round's metrics as one flat mapping of Python numbers.
+
+  Args:
+    metrics: The metrics of a `LearningProcessOutput`. Of 'client_work' the
+      entry 'train' is taken where there is one, without a prefix; 'aggregator'
+      without a prefix, nested names joined by '/'. Entries that are not
+      numbers are left out.
+
+  Returns:
+    Names to ints and floats.
+  """
+  client_work = metrics.get('client_work', {})
+  if isinstance(client_work, Mapping):
+    client_work = client_work.get(_TRAIN, client_work)
+  flat = OrderedDict()
+  for part in (client_work, metrics.get('aggregator', {})):
+    _flatten_into(flat, '', part)
+  return flat
+
+
+def _flatten_into(flat: OrderedDict, prefix: str, value: Any) -> None:
+  if isinstance(value, Mapping):
+    for name, child in value.items():
+      _flatten_into(flat, f'{prefix}/{name}' if prefix else name, child)
+    return
+  array = np.asarray(value)
+  if not prefix or array.shape or array.dtype.kind not in 'biuf':
+    return
+  flat[prefix] = (
+      float(array) if array.dtype.kind == 'f' else int(array)
+  )
+
+
+def run(
+    process: tff.learning.templates.LearningProcess,
+    sampler: Sampler,
+    client_data_fn: Callable[[participation.Cohort], Sequence[Any]],
+    *,
+    state: Any,
+    num_rounds: int,
+    first_round: int = 0,
+    forced_clients_fn: Optional[ForcedClientsFn] = None,
+    evaluate_fn: Optional[evaluation.EvaluateFn] = None,
+    evaluate_every: int = 1,
+    callbacks: Sequence[Callback] = (),
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> tuple[Any, int]:
+  """Runs a learning process from round `first_round` to round `num_rounds`.
+
+  A TFF execution context must be set. Ten rounds of an own model:
+
+  ```python
+  state, _ = training_loop.run(
+      process,
+      participation.BernoulliSampler(probabilities, seed=0),
+      cohorts.CohortData(client_data_fn),
+      state=process.initialize(),
+      num_rounds=10,
+      evaluate_fn=evaluation.build_evaluation(model_fn, test_dataset),
+      callbacks=[callbacks.MetricsCsv('metrics.csv')],
+  )
+  ```
+
+  Args:
+    process: The learning process.
+    sampler: Draws the cohorts; round r (1, 2, ...) gets `sampler.cohort(r)`.
+    client_data_fn: From a cohort to the client data of `process.next`; see
+      `cohorts.CohortData`.
+    state: The state after `first_round` rounds.
+    num_rounds: How many rounds the state will have seen at the end.
+    first_round: How many rounds `state` has seen.
+    forced_clients_fn: From the state and the number of the round that is about
+      to run to the ids of clients that must take part in it.
+    evaluate_fn: From the model's weights to metrics, see
+      `evaluation.build_evaluation`.
+    evaluate_every: Rounds that are multiples of this are evaluated. (Not the
+      last one in any case, so that a run that is continued later equals one
+      that was longer from the start.)
+    callbacks: Called in this order.
+    stop_requested: Asked between rounds; see `interruption.Interruption`.
+
+  Returns:
+    The state and how many rounds it has seen: fewer than `num_rounds` if the
+    loop was asked to stop.
+
+  Raises:
+    ValueError: If a number is out of range.
+  """
+  for name, value, least in (
+      ('num_rounds', num_rounds, 0),
+      ('first_round', first_round, 0),
+      ('evaluate_every', evaluate_every, 1),
+  ):
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+      raise ValueError(f'{name} must be an integer >= {least}, found {value!r}')
+  if first_round > num_rounds:
+    raise ValueError(
+        f'first_round must be <= num_rounds = {num_rounds}, found'
+        f' {first_round}'
+    )
+
+  for callback in callbacks:
+    callback.on_start(first_round, num_rounds)
+  round_num = first_round
+  while round_num < num_rounds and not stop_requested():
+    round_num += 1
+    start = time.perf_counter()
+    forced = ()
+    if forced_clients_fn is not None:
+      forced = [int(i) for i in forced_clients_fn(state, round_num)]
+    cohort = sampler.cohort(round_num, forced_clients=forced)
+    output = process.next(state, client_data_fn(cohort))
+    state = output.state
+    metrics = flatten_metrics(output.metrics)
+    seconds = time.perf_counter() - start
+
+    evaluated = None
+    if evaluate_fn is not None and round_num % evaluate_every == 0:
+      evaluated = evaluate_fn(process.get_model_weights(state))
+    result = RoundResult(
+        round_num=round_num,
+        state=state,
+        cohort=cohort,
+        metrics=metrics,
+        evaluation=evaluated,
+        seconds=seconds,
+        is_last=round_num == num_rounds,
+    )
+    for callback in callbacks:
+      callback.on_round(result)
+  for callback in callbacks:
+    callback.on_end(state, round_num)
+  return state, round_num

@@ -1,0 +1,212 @@
+"""Sketches of received updates, and the choice of the core set among them.
+
+The server never asks for updates of absent clients and never stores whole
+updates of candidates. Of each client that reports while a selection lies ahead
+it keeps a sketch, at place `client_id mod P` of a pool of fixed size P, so
+memory does not grow with the population; where two clients share a place, the
+later report stays.
+"""
+
+import collections
+from typing import Mapping, NamedTuple, Optional
+
+import tensorflow as tf
+
+from fedsteer_tff.subspace import core_set as core_set_lib
+from fedsteer_tff.subspace import projection
+
+FREQUENT = 'frequent'
+RECEIVED = 'received'
+ELIGIBILITIES = (FREQUENT, RECEIVED)
+
+# The ridge of the search, relative to unit rows, where the projection's own is
+# absolute and thus says nothing about normalised updates.
+_DEFAULT_SELECTION_RIDGE = 0.01
+
+
+def empty_pool(
+  pool_size: int, sketch_width: int
+) -> Mapping[str, tf.Tensor]:
+  """Returns a pool without candidates.
+
+  Args:
+    pool_size: P, places in the pool.
+    sketch_width: Numbers in a sketch.
+
+  Returns:
+    client_id int32 [P] (-1), sketch float32 [P, width] (0), and
+    participation_probability float32 [P] (0).
+  """
+  return collections.OrderedDict(
+    client_id=tf.fill([pool_size], -1),
+    sketch=tf.zeros([pool_size, sketch_width]),
+    participation_probability=tf.zeros([pool_size]),
+  )
+
+
+def add_reports(
+  pool: Mapping[str, tf.Tensor],
+  client_ids: tf.Tensor,
+  sketches: tf.Tensor,
+  probabilities: tf.Tensor,
+) -> Mapping[str, tf.Tensor]:
+  """Returns the pool with a round's reports in it.
+
+  Args:
+    pool: See `empty_pool`.
+    client_ids: Int32 [m], distinct.
+    sketches: Float32 [m, width].
+    probabilities: Float32 [m]. The smallest probability that a client reported
+      with is kept: it has 1 in rounds that it was made to take part in.
+  """
+  pool_size = pool['client_id'].shape[0]
+  places = client_ids % pool_size
+  # Of reports for one place the last stays; a scatter leaves that open.
+  position = tf.range(tf.shape(places)[0])
+  last = tf.math.unsorted_segment_max(position, places, pool_size)
+  keep = tf.equal(position, tf.gather(last, places))
+  places = tf.boolean_mask(places, keep)
+  client_ids = tf.boolean_mask(client_ids, keep)
+  probabilities = tf.boolean_mask(probabilities, keep)
+  known = tf.equal(tf.gather(pool['client_id'], places), client_ids)
+  known_probabilities = tf.gather(pool['participation_probability'], places)
+  probabilities = tf.where(
+    known, tf.minimum(probabilities, known_probabilities), probabilities
+  )
+  index = places[:, tf.newaxis]
+  return collections.OrderedDict(
+    client_id=tf.tensor_scatter_nd_update(
+      pool['client_id'], index, client_ids
+    ),
+    sketch=tf.tensor_scatter_nd_update(
+      pool['sketch'], index, tf.boolean_mask(sketches, keep)
+    ),
+    participation_probability=tf.tensor_scatter_nd_update(
+      pool['participation_probability'], index, probabilities
+    ),
+  )
+
+
+class NewCoreSet(NamedTuple):
+  """The outcome of a selection.
+
+  Attributes:
+    core_set: Int32 [k], client ids, -1 for an empty slot. A client that was a
+      member before keeps its slot.
+    kept: Bool [k], slots whose member did not change.
+    client_ids: Int32 [n], clients of the pool.
+    coordinates: Float32 [n, k], their coordinates with respect to the new
+      core set, computed from sketches.
+  """
+
+  core_set: tf.Tensor
+  kept: tf.Tensor
+  client_ids: tf.Tensor
+  coordinates: tf.Tensor
+
+
+def select_from_pool(
+  pool: Mapping[str, tf.Tensor],
+  weights: tf.Tensor,
+  core_set: tf.Tensor,
+  *,
+  eligibility: str,
+  ridge: float,
+  absolute_ridge: Optional[float],
+) -> NewCoreSet:
+  """Chooses a core set among the clients of the pool.
+
+  Updates are normalised, so that the choice is of directions and does not
+  change if all updates are rescaled. Target i counts n_i^2 (1 - p_i) / p_i, its
+  share of the aggregation variance; if all of these are 0, all count the same.
+
+  Args:
+    pool: See `empty_pool`.
+    weights: Float32 [P], n_i of the client at each place.
+    core_set: Int32 [k], the core set until now.
+    eligibility: 'frequent': only clients whose p_i is not below the median of
+      the pool's (but at least k clients) may be chosen, so that rows stay
+      fresh; 'received': every client in the pool.
+    ridge: Relative ridge.
+    absolute_ridge: Absolute ridge of the projection, or None.
+  """
+  size = core_set.shape[0]
+  client_ids, sketches = pool['client_id'], pool['sketch']
+  norms = tf.norm(tf.cast(sketches, tf.float64), axis=1)
+  occupied = (client_ids >= 0) & (norms > 0)
+  probabilities = tf.cast(pool['participation_probability'], tf.float64)
+
+  unit = tf.math.divide_no_nan(
+    tf.cast(sketches, tf.float64), norms[:, tf.newaxis]
+  )
+  gram = projection.gram_matrix(unit)
+  variances = tf.cast(weights, tf.float64) ** 2 * tf.math.divide_no_nan(
+    1 - probabilities, probabilities
+  )
+  variances = tf.where(occupied, variances, 0.0)
+  variances = tf.where(
+    tf.reduce_any(variances > 0), variances, tf.cast(occupied, tf.float64)
+  )
+  eligible = occupied
+  if eligibility == FREQUENT:
+    threshold = _frequent_threshold(
+      tf.boolean_mask(probabilities, occupied), size
+    )
+    eligible &= probabilities >= threshold
+  selection = core_set_lib.select_core_set(
+    gram,
+    gram,
+    tf.linalg.diag_part(gram),
+    variances,
+    size,
+    ridge if absolute_ridge is None else _DEFAULT_SELECTION_RIDGE,
+    eligible=eligible,
+  )
+  chosen = tf.where(
+    selection.core_set >= 0,
+    tf.gather(client_ids, tf.maximum(selection.core_set, 0)),
+    -1,
+  )
+  new_core_set, kept = _assign_slots(core_set, chosen)
+
+  member = tf.equal(new_core_set[:, tf.newaxis], client_ids[tf.newaxis])
+  member &= occupied[tf.newaxis]
+  core_sketches = tf.matmul(tf.cast(member, tf.float32), sketches)
+  coordinates = projection.project(
+    core_sketches, sketches, ridge, absolute_ridge
+  )
+  return NewCoreSet(
+    new_core_set,
+    kept,
+    tf.boolean_mask(client_ids, occupied),
+    tf.boolean_mask(coordinates, occupied),
+  )
+
+
+def _frequent_threshold(probabilities, size):
+  """The median, or less if fewer than `size` probabilities reach it."""
+  descending = tf.sort(probabilities, direction='DESCENDING')
+  count = tf.shape(descending)[0]
+  padded = tf.concat([descending, [0.0]], axis=0)
+  lower_middle, upper_middle = padded[count // 2], padded[(count - 1) // 2]
+  lower_middle = tf.where(count > 0, lower_middle, 0.0)
+  upper_middle = tf.where(count > 0, upper_middle, 0.0)
+  size_th = padded[tf.minimum(size - 1, count)]
+  return tf.minimum((lower_middle + upper_middle) / 2, size_th)
+
+
+def _assign_slots(core_set, chosen):
+  """Keeps members that stay in their slots, puts new ones into free slots."""
+  same = tf.equal(core_set[:, tf.newaxis], chosen[tf.newaxis])
+  same &= chosen >= 0
+  kept = tf.reduce_any(same, axis=1)
+  incoming = tf.boolean_mask(
+    chosen, (chosen >= 0) & ~tf.reduce_any(same, axis=0)
+  )
+  free = tf.where(~kept)
+  num_incoming = tf.shape(incoming)[0]
+  vacated = tf.where(kept, core_set, -1)
+  return (
+    tf.tensor_scatter_nd_update(vacated, free[:num_incoming], incoming),
+    kept,
+  )

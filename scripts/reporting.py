@@ -1,0 +1,188 @@
+"""What a person sees of a run: progress bar, summary table and plot."""
+
+import io
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+from fedsteer_tff.programs import files
+from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import training_loop
+
+# The final accuracy is the mean of so many last evaluations.
+_AVERAGED_EVALUATIONS = 10
+
+
+class ProgressBar(training_loop.Callback):
+  """A line on stderr with the round, the loss and the accuracy."""
+
+  def __init__(self):
+    """Prints nothing yet."""
+    self._bar = None
+    self._test_accuracy = None
+
+  def on_start(self, round_num: int, num_rounds: int) -> None:
+    """Draws the bar."""
+    import tqdm  # Imported here: only this class needs it.
+
+    self._bar = tqdm.tqdm(
+        total=num_rounds,
+        initial=round_num,
+        unit='round',
+        dynamic_ncols=True,
+        # A file gets a line now and then instead of an animation.
+        mininterval=0.1 if sys.stderr.isatty() else 10.0,
+    )
+
+  def on_round(self, result: training_loop.RoundResult) -> None:
+    """Moves the bar."""
+    if result.evaluation is not None:
+      self._test_accuracy = result.evaluation.get('accuracy')
+    numbers = {
+        'loss': result.metrics.get('loss'),
+        'accuracy': result.metrics.get('accuracy'),
+        'test accuracy': self._test_accuracy,
+    }
+    self._bar.set_postfix_str(
+        ', '.join(f'{k} {v:.3f}' for k, v in numbers.items() if v is not None),
+        refresh=False,
+    )
+    self._bar.update()
+
+  def on_end(self, state: Any, round_num: int) -> None:
+    """Leaves the bar as it is."""
+    del state, round_num
+    self._bar.close()
+
+
+def evaluations(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, float]]:
+  """Returns (round, test accuracy) of the evaluated rows of `metrics.csv`."""
+  return [
+      (int(row['round']), float(row['test_accuracy']))
+      for row in rows
+      if row['test_accuracy']
+  ]
+
+
+def summarize(
+    rows: Sequence[Mapping[str, str]],
+    *,
+    config: Mapping[str, Any],
+    untrained: Mapping[str, float],
+    state_bytes: Mapping[str, int],
+    peak_bytes: int,
+) -> dict[str, Any]:
+  """Returns the content of `summary.json`.
+
+  Args:
+    rows: All rows of `metrics.csv`, at least one of them evaluated.
+    config: The run's flags.
+    untrained: The evaluation of the initial model.
+    state_bytes: Bytes of the server's state by part.
+    peak_bytes: Largest memory use in this session.
+
+  Returns:
+    A JSON object. Seconds per round leave out the first one, which compiles.
+  """
+  last = [a for _, a in evaluations(rows)[-_AVERAGED_EVALUATIONS:]]
+  seconds = [float(row['seconds']) for row in rows]
+  resident = [float(row['resident_mib']) for row in rows]
+  peak_mib = max([peak_bytes / 2**20, *resident])
+  return {
+      'task': config['task'],
+      'algorithm': config['algorithm'],
+      'estimator': config.get('estimator'),
+      'seed': config['seed'],
+      'rounds': len(rows),
+      'final_test_accuracy': sum(last) / len(last),
+      'evaluations_averaged': len(last),
+      'untrained_test_accuracy': untrained['accuracy'],
+      'state_bytes': dict(state_bytes),
+      'seconds_per_round_median': statistics.median(seconds[1:] or seconds),
+      'seconds_total': sum(seconds),
+      'peak_resident_mib': round(peak_mib, 1),
+  }
+
+
+def table(summary: Mapping[str, Any]) -> str:
+  """Returns the summary as a table of two columns."""
+  count = summary['evaluations_averaged']
+  of_last = f'mean of the last {count}' if count > 1 else 'last evaluation'
+  lines = [
+      ('rounds', f'{summary["rounds"]}'),
+      (
+          'final test accuracy',
+          f'{summary["final_test_accuracy"]:.4f} ({of_last})',
+      ),
+      (
+          'accuracy of the untrained model',
+          f'{summary["untrained_test_accuracy"]:.4f}',
+      ),
+      (
+          'seconds per round',
+          f'{summary["seconds_per_round_median"]:.3f} (median)',
+      ),
+      ('seconds in all rounds', f'{summary["seconds_total"]:.1f}'),
+      ('peak memory', f'{summary["peak_resident_mib"]:.0f} MiB'),
+  ]
+  lines.append(('server state, bytes', ''))
+  lines.extend(
+      (f'  {name}', f'{size:,}')
+      for name, size in summary['state_bytes'].items()
+  )
+  width = max(len(name) for name, _ in lines)
+  body = [f'{name:<{width}}  {value}'.rstrip() for name, value in lines]
+  rule = '-' * max(len(line) for line in body)
+  return '\n'.join([rule, *body, rule])
+
+
+def write_plot(
+    rows: Sequence[Mapping[str, str]],
+    path: str,
+    *,
+    title: str,
+    untrained_accuracy: Optional[float] = None,
+) -> bool:
+  """Draws the accuracy over the rounds as a PNG file.
+
+  Args:
+    rows: Rows of `metrics.csv`.
+    path: The file; replaced if it exists.
+    title: Above the plot.
+    untrained_accuracy: Drawn as the point of round 0, if not None.
+
+  Returns:
+    False, and nothing is drawn, if matplotlib is not installed.
+  """
+  try:
+    from matplotlib.backends import backend_agg
+    from matplotlib import figure
+  except ImportError:
+    return False
+  fig = figure.Figure(figsize=(6.4, 4.0), dpi=120, layout='constrained')
+  backend_agg.FigureCanvasAgg(fig)
+  axes = fig.add_subplot()
+  axes.plot(
+      [int(row['round']) for row in rows],
+      [float(row['accuracy']) for row in rows],
+      color='0.75',
+      linewidth=1,
+      label='training, active clients',
+  )
+  points = evaluations(rows)
+  if untrained_accuracy is not None:
+    points = [(0, untrained_accuracy), *points]
+  axes.plot(*zip(*points), color='tab:blue', label='test')
+  axes.set(xlabel='round', ylabel='accuracy', title=title, ylim=(0, 1))
+  axes.grid(alpha=0.3)
+  axes.legend(loc='lower right')
+  buffer = io.BytesIO()
+  fig.savefig(buffer, format='png')
+  files.write_bytes(path, buffer.getvalue())
+  return True
+
+
+def read_rows(path: str) -> list[dict[str, str]]:
+  """Returns the rows of a `metrics.csv`."""
+  return metrics_table.MetricsTable(path).rows()

@@ -1,0 +1,226 @@
+"""Trains one algorithm on one task and keeps everything in one folder.
+
+```
+python -m scripts.train --task=digits --algorithm=fedsteer --gamma=0.9 \
+    --rounds=150 --output_dir=runs/x
+python -m scripts.train --flagfile=scripts/presets/demo.flags
+```
+
+Writes `config.json`, `metrics.csv`, TensorBoard events, checkpoints,
+`summary.json` and `accuracy.png` into --output_dir. Ctrl-C ends the run after
+the round in progress; the same command resumes it.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import flags
+from absl import logging
+
+from scripts import train_flags
+
+_EXIT_USAGE = 2
+_EXIT_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the program; returns its exit code."""
+  try:
+    train_flags.parse(argv)
+    return _train(flags.FLAGS)
+  except train_flags.FlagError as e:
+    return _fail(str(e))
+  except KeyboardInterrupt:
+    print('\nStopped at once; the same command resumes.', file=sys.stderr)
+    return _EXIT_INTERRUPTED
+
+
+def _fail(message: str) -> int:
+  print(f'train: error: {message}', file=sys.stderr)
+  return _EXIT_USAGE
+
+
+def _quiet_libraries() -> None:
+  """Keeps the terminal for the progress bar; errors still raise."""
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  with _stderr_held_back():
+    import tensorflow  # noqa: F401
+  logging.set_verbosity(logging.ERROR)
+
+
+@contextlib.contextmanager
+def _stderr_held_back() -> Iterator[None]:
+  """Drops what is written to stderr, by C++ too; shows it if an error ends it.
+
+  TensorFlow's libraries greet with lines that look like errors and that no log
+  level silences without silencing true errors.
+  """
+  sys.stderr.flush()
+  kept = os.dup(2)
+  with tempfile.TemporaryFile() as held:
+    os.dup2(held.fileno(), 2)
+    try:
+      yield
+    except BaseException:
+      held.seek(0)
+      os.write(kept, held.read())
+      raise
+    finally:
+      os.dup2(kept, 2)
+      os.close(kept)
+
+
+def _train(values: flags.FlagValues) -> int:
+  """Trains, resumes or reports, as the output folder demands."""
+  _quiet_libraries()
+  # Importing TensorFlow takes seconds: not before the flags are known good.
+  from fedsteer_tff import programs
+  from scripts import reporting
+
+  config = train_flags.config(values)
+  directory = programs.RunDirectory(values.output_dir)
+  try:
+    status = directory.open(
+        config,
+        may_grow=train_flags.MAY_GROW,
+        may_change=train_flags.MAY_CHANGE,
+    )
+  except programs.RunDirectoryError as e:
+    return _fail(train_flags.explain(e) or str(e))
+  try:
+    if status is programs.RunStatus.FINISHED:
+      print(f'{directory.path} holds this run, complete. Nothing to do.')
+      print(reporting.table(directory.read_summary()))
+      return 0
+    return _run(values, config, directory, status)
+  finally:
+    directory.close()
+
+
+def _run(
+    values: flags.FlagValues, config: dict[str, Any], directory, status
+) -> int:
+  """Runs the rounds that are missing."""
+  from fedsteer_tff import programs
+  from scripts import train_setup
+
+  try:
+    training = train_setup.build(values)
+  except (ValueError, TypeError, OSError) as e:
+    message = train_flags.explain(e)
+    if message is None:
+      raise  # Not about a flag: the traceback is needed.
+    return _fail(message)
+  versions = train_setup.versions()
+  if status is programs.RunStatus.UNFINISHED:
+    _warn_of_versions(directory.stored_versions(), versions)
+  directory.commit(config, versions)
+
+  with programs.Interruption() as interruption:
+    try:
+      with programs.LocalRuntime().activate() as runtime:
+        complete = _rounds(
+            values, config, directory, training, interruption, runtime
+        )
+    except programs.LocalRuntimeError as e:
+      return _fail(f'{e}; the same command resumes')
+  return 0 if complete else interruption.exit_code
+
+
+def _warn_of_versions(old: dict[str, str], new: dict[str, str]) -> None:
+  for name in sorted(set(old) & set(new)):
+    if old[name] != new[name]:
+      print(
+          f'train: warning: the run began with {name} {old[name]}, now'
+          f' {new[name]}: the results may differ from an undisturbed run',
+          file=sys.stderr,
+      )
+
+
+def _rounds(
+    values, config, directory, training, interruption, runtime
+) -> bool:
+  """The rounds inside a TFF runtime; returns whether all are done."""
+  from fedsteer_tff import programs
+  from fedsteer_tff.programs import memory
+  from scripts import reporting
+
+  process, model_fn = training.process, training.task.model_fn
+  state = programs.seeded_initial_state(process, model_fn, values.seed)
+  evaluate = programs.build_evaluation(model_fn, training.task.test_dataset)
+  untrained = evaluate(process.get_model_weights(state))
+
+  store = programs.Checkpoints(
+      directory.checkpoint_dir,
+      warn=lambda text: print(f'train: warning: {text}', file=sys.stderr),
+  )
+  done = 0
+  restored = store.restore(state)
+  if restored is not None:
+    state, done = restored
+    print(f'Resuming {directory.path} after round {done}.', file=sys.stderr)
+
+  state, done = programs.run(
+      process,
+      training.sampler,
+      training.client_data_fn,
+      state=state,
+      first_round=done,
+      num_rounds=values.rounds,
+      forced_clients_fn=training.forced_clients_fn,
+      evaluate_fn=evaluate,
+      evaluate_every=values.evaluate_every,
+      callbacks=[
+          programs.MetricsCsv(
+              directory.metrics_path,
+              extra_columns={
+                  'resident_mib': lambda: round(
+                      memory.resident_bytes(runtime.pid) / 2**20, 1
+                  )
+              },
+          ),
+          programs.TensorBoard(
+              directory.tensorboard_dir, flush_every=values.checkpoint_every
+          ),
+          programs.SaveCheckpoints(store, values.checkpoint_every),
+          reporting.ProgressBar(),
+      ],
+      stop_requested=lambda: interruption.requested,
+  )
+
+  rows = reporting.read_rows(directory.metrics_path)
+  if any(row['test_accuracy'] for row in rows):
+    reporting.write_plot(
+        rows,
+        os.path.join(directory.path, 'accuracy.png'),
+        title=f'{values.algorithm} on {values.task}',
+        untrained_accuracy=untrained['accuracy'],
+    )
+  if done < values.rounds:
+    print(
+        f'Stopped after round {done} of {values.rounds}; everything is in'
+        f' {directory.path}. The same command resumes.',
+        file=sys.stderr,
+    )
+    return False
+  summary = reporting.summarize(
+      rows,
+      config=config,
+      untrained=untrained,
+      state_bytes=training.state_bytes,
+      peak_bytes=memory.peak_resident_bytes(runtime.pid),
+  )
+  # Last, since it marks the run as complete.
+  directory.write_summary(summary)
+  print(reporting.table(summary))
+  return True
+
+
+train_flags.define()
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv))

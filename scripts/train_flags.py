@@ -1,0 +1,302 @@
+"""The flags of `scripts.train` and the rules between them.
+
+No TensorFlow here: a mistyped flag is reported at once.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+from absl import flags
+
+TASKS = ('digits', 'emnist', 'fashion_mnist')
+ALGORITHMS = ('fedsteer', 'fedavg')
+PARTICIPATION = ('two_group', 'uniform')
+
+# Flags by who takes them. A flag without a value (None) leaves the choice to
+# what it is passed to, whose documentation states the default.
+TASK_FLAGS = (
+    'data_dir',
+    'partition',
+    'num_clients',
+    'gamma',
+    'class_ratio',
+    'alpha',
+    'examples_per_client',
+    'batch_size',
+    'local_epochs',
+    'model',
+    'label_set',
+)
+FEDSTEER_FLAGS = (
+    'estimator',
+    'core_set_size',
+    'core_set',
+    'coordinate_refresh',
+    'correction_weighting',
+    'correction_smoothing',
+    'ridge',
+    'absolute_ridge',
+    'warmup_rounds',
+    'reselect_every',
+    'core_eligibility',
+    'client_weighting',
+    'aggregation',
+    'sketch_size',
+    'sketch_seed',
+    'candidate_pool_size',
+)
+# Used with FedSteer only, but not by its factory.
+FEDSTEER_LOOP_FLAGS = ('enforce_core_every',)
+COMMON_FLAGS = (
+    'task',
+    'algorithm',
+    'rounds',
+    'seed',
+    'client_learning_rate',
+    'server_learning_rate',
+    'participation',
+    'participation_rate',
+    'participation_skew',
+    'evaluate_every',
+    'checkpoint_every',
+)
+
+# What the run directory's guard makes of changes.
+MAY_GROW = 'rounds'
+MAY_CHANGE = ('checkpoint_every',)
+
+# Arguments in errors of the package whose flags have other names.
+_FLAG_OF_ARGUMENT = {
+    'name': 'task',
+    'num_rounds': 'rounds',
+    'population_size': 'num_clients',
+    'learning_rate': 'client_learning_rate',
+    'rate': 'participation_rate',
+    'skew': 'participation_skew',
+    'every': 'enforce_core_every',
+}
+
+
+class FlagError(ValueError):
+  """A flag has a value that it must not have; the message is one line."""
+
+
+def define() -> None:
+  """Defines the flags; once per process."""
+  flags.DEFINE_enum('task', 'digits', TASKS, 'What is learned.')
+  flags.DEFINE_enum('algorithm', 'fedsteer', ALGORITHMS, 'How it is learned.')
+  flags.DEFINE_string(
+      'output_dir', None, 'Folder of the results; a run in it is resumed.'
+  )
+  flags.DEFINE_integer(
+      'rounds', 150, 'How many rounds; may be raised later.', lower_bound=1
+  )
+  flags.DEFINE_integer(
+      'seed', 0, 'Of partition, weights and cohorts.', lower_bound=0
+  )
+  flags.DEFINE_float(
+      'client_learning_rate', 0.1, 'Of the clients’ SGD.', lower_bound=0
+  )
+  flags.DEFINE_float(
+      'server_learning_rate', 1.0, 'Of the server’s SGD.', lower_bound=0
+  )
+  flags.DEFINE_integer(
+      'evaluate_every', 1, 'Test after every so many rounds.', lower_bound=1
+  )
+  flags.DEFINE_integer(
+      'checkpoint_every', 10, 'Save after every so many rounds.', lower_bound=1
+  )
+  _define_participation()
+  _define_task()
+  _define_fedsteer()
+
+
+def _define_participation() -> None:
+  flags.DEFINE_enum(
+      'participation', 'two_group', PARTICIPATION, 'Who takes part how often.'
+  )
+  flags.DEFINE_float(
+      'participation_rate', 0.1, 'Mean share of active clients.'
+  )
+  flags.DEFINE_float(
+      'participation_skew',
+      5.0,
+      'two_group: the first half takes part 1 + skew times as often.',
+  )
+
+
+def _define_task() -> None:
+  flags.DEFINE_string(
+      'data_dir', None, 'emnist, fashion_mnist: folder of the data files.'
+  )
+  flags.DEFINE_string(
+      'partition', None, 'bipartite, dirichlet, iid or natural (emnist).'
+  )
+  flags.DEFINE_integer('num_clients', None, 'N.', lower_bound=1)
+  flags.DEFINE_float('gamma', None, 'bipartite: share of the majority.')
+  flags.DEFINE_float(
+      'class_ratio', None, 'bipartite: share of its classes a client has.'
+  )
+  flags.DEFINE_float('alpha', None, 'dirichlet: concentration.')
+  flags.DEFINE_integer(
+      'examples_per_client', None, 'Mean examples of a client.', lower_bound=1
+  )
+  flags.DEFINE_integer(
+      'batch_size', None, 'Of local training.', lower_bound=1
+  )
+  flags.DEFINE_integer(
+      'local_epochs', None, 'Passes of local training.', lower_bound=1
+  )
+  flags.DEFINE_string('model', None, 'The network, see the task.')
+  flags.DEFINE_string('label_set', None, 'emnist: digits, byclass, balanced.')
+
+
+def _define_fedsteer() -> None:
+  flags.DEFINE_enum(
+      'estimator',
+      'paper',
+      ('paper', 'unbiased', 'stable'),
+      'Sets the next three flags, unless they are given.',
+  )
+  flags.DEFINE_string(
+      'coordinate_refresh', None, 'before_aggregation or after_aggregation.'
+  )
+  flags.DEFINE_string(
+      'correction_weighting', None, 'inverse_probability or self_normalized.'
+  )
+  flags.DEFINE_float('correction_smoothing', None, 'In (0, 1].')
+  flags.DEFINE_integer('core_set_size', None, 'k.')
+  flags.DEFINE_list('core_set', None, 'Ids of the core clients, if chosen.')
+  flags.DEFINE_float('ridge', None, 'Relative ridge, >= 0.')
+  flags.DEFINE_float('absolute_ridge', None, 'Instead of the relative ridge.')
+  flags.DEFINE_integer('warmup_rounds', None, 'Before the core is chosen.')
+  flags.DEFINE_integer('reselect_every', None, 'Choose again; 0 for never.')
+  flags.DEFINE_string('core_eligibility', None, 'frequent or received.')
+  flags.DEFINE_string('client_weighting', None, 'known or examples.')
+  flags.DEFINE_string(
+      'aggregation',
+      None,
+      'sketched_projection, server_projection, client_projection or dense.',
+  )
+  flags.DEFINE_integer('sketch_size', None, 'Numbers in an update’s sketch.')
+  flags.DEFINE_integer('sketch_seed', None, 'Of the sketch.')
+  flags.DEFINE_integer('candidate_pool_size', None, 'Of the core selection.')
+  flags.DEFINE_integer(
+      'enforce_core_every',
+      0,
+      'Core clients silent for so many rounds must take part; 0 for never.',
+      lower_bound=0,
+  )
+
+
+def parse(argv: Sequence[str]) -> None:
+  """Parses the command line, with one line for an error.
+
+  Args:
+    argv: The command line, the program's name first.
+
+  Raises:
+    FlagError: If something on it is wrong.
+  """
+  try:
+    rest = flags.FLAGS(list(argv))
+  except flags.Error as e:
+    raise FlagError(' '.join(str(e).split())) from e
+  if len(rest) > 1:
+    raise FlagError(f'arguments must be flags (--name=value), found {rest[1]}')
+  check(flags.FLAGS)
+
+
+def check(values: flags.FlagValues) -> None:
+  """Checks what does not need TensorFlow.
+
+  Args:
+    values: The parsed flags.
+
+  Raises:
+    FlagError: If a flag is missing, not finite, or given though the chosen
+      algorithm or participation does not use it.
+  """
+  if not values.output_dir:
+    raise FlagError('--output_dir must be given')
+  unused = []
+  if values.algorithm != 'fedsteer':
+    unused.extend((n, 'algorithm', 'fedsteer') for n in FEDSTEER_FLAGS)
+    unused.extend((n, 'algorithm', 'fedsteer') for n in FEDSTEER_LOOP_FLAGS)
+  if values.participation != 'two_group':
+    unused.append(('participation_skew', 'participation', 'two_group'))
+  for name, choice, needed in unused:
+    if values[name].present:
+      raise FlagError(
+          f'--{name} is used with --{choice}={needed} only, found'
+          f' --{choice}={values[choice].value}'
+      )
+  for name in (*COMMON_FLAGS, *TASK_FLAGS, *FEDSTEER_FLAGS):
+    value = values[name].value
+    if isinstance(value, float) and not math.isfinite(value):
+      raise FlagError(f'--{name} must be a finite number, found {value}')
+  if values.evaluate_every > values.rounds:
+    raise FlagError(
+        f'--evaluate_every must be <= --rounds = {values.rounds}, found'
+        f' {values.evaluate_every}'
+    )
+  core_set(values)
+
+
+def core_set(values: flags.FlagValues) -> Optional[list[int]]:
+  """Returns the explicit core set as a list of ids, or None."""
+  if values.core_set is None:
+    return None
+  try:
+    return [int(i) for i in values.core_set]
+  except ValueError as e:
+    raise FlagError(
+        '--core_set must be client ids separated by commas, found'
+        f' {",".join(values.core_set)}'
+    ) from e
+
+
+def given(values: flags.FlagValues, names: Sequence[str]) -> dict[str, Any]:
+  """Returns the flags among `names` that have a value, as arguments."""
+  arguments = {
+      n: values[n].value for n in names if values[n].value is not None
+  }
+  if 'core_set' in arguments:
+    arguments['core_set'] = core_set(values)
+  return arguments
+
+
+def config(values: flags.FlagValues) -> Mapping[str, Any]:
+  """Returns the flags that determine the run, for `config.json`."""
+  names = list(COMMON_FLAGS) + list(TASK_FLAGS)
+  if values.participation != 'two_group':
+    names.remove('participation_skew')
+  if values.algorithm == 'fedsteer':
+    names += list(FEDSTEER_FLAGS) + list(FEDSTEER_LOOP_FLAGS)
+  result = {name: values[name].value for name in names}
+  if result.get('core_set') is not None:
+    result['core_set'] = core_set(values)
+  return result
+
+
+def explain(error: Exception) -> Optional[str]:
+  """Returns an error about a value in one line, with the flag's name.
+
+  Args:
+    error: What the package raised.
+
+  Returns:
+    The line, or None if the error is not about a value that was given: its
+    message must start with the name of an argument or state a rule, or it must
+    come from the file system.
+  """
+  message = ' '.join(str(error).split())
+  first, _, rest = message.partition(' ')
+  name = _FLAG_OF_ARGUMENT.get(first, first)
+  known = (*COMMON_FLAGS, *TASK_FLAGS, *FEDSTEER_FLAGS, *FEDSTEER_LOOP_FLAGS)
+  if name in (*known, 'output_dir'):
+    return f'--{name} {rest}'
+  if isinstance(error, OSError) or ' must ' in message:
+    return message
+  return None

@@ -1,0 +1,167 @@
+"""From flags to the parts of a training run."""
+
+import dataclasses
+import functools
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow_federated as tff
+from absl import flags
+
+import tasks
+from fedsteer_tff import algorithms
+from fedsteer_tff import client_work
+from fedsteer_tff import participation
+from fedsteer_tff import programs
+from fedsteer_tff.programs import training_loop
+from scripts import train_flags
+
+_PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy', 'keras')
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+  """Everything that a run needs.
+
+  Attributes:
+    task: The task.
+    process: The learning process.
+    sampler: Draws the cohorts.
+    client_data_fn: From a cohort to client data.
+    forced_clients_fn: See `training_loop.run`; None if nobody is forced.
+    state_bytes: Bytes of the server's state by part.
+  """
+
+  task: tasks.FederatedTask
+  process: tff.learning.templates.LearningProcess
+  sampler: participation.BernoulliSampler
+  client_data_fn: programs.CohortData
+  forced_clients_fn: Optional[training_loop.ForcedClientsFn]
+  state_bytes: Mapping[str, int]
+
+
+def build(values: flags.FlagValues) -> Training:
+  """Builds what the flags describe.
+
+  Args:
+    values: Flags that have passed `train_flags.check`.
+
+  Returns:
+    The parts of the run.
+
+  Raises:
+    ValueError: If a value is refused; the message starts with the argument.
+    TypeError: Likewise.
+  """
+  task = tasks.load_task(
+      values.task,
+      seed=values.seed,
+      **train_flags.given(values, train_flags.TASK_FLAGS),
+  )
+  num_clients = len(task.client_datasets)
+  population = participation.Population(
+      task.num_examples, _probabilities(values, num_clients)
+  )
+  process = _build_process(values, task, num_clients)
+  return Training(
+      task=task,
+      process=process,
+      sampler=participation.BernoulliSampler(
+          population.participation_probabilities, values.seed
+      ),
+      client_data_fn=_cohort_data(values, task, population),
+      forced_clients_fn=_forced_clients_fn(values),
+      state_bytes=algorithms.state_size_report(process),
+  )
+
+
+def versions() -> dict[str, str]:
+  """Returns the versions of Python and the packages that results hang on."""
+  found = {'python': platform.python_version()}
+  for package in _PACKAGES:
+    try:
+      found[package] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+      found[package] = 'unknown'
+  return found
+
+
+def _probabilities(values: flags.FlagValues, num_clients: int) -> np.ndarray:
+  if values.participation == 'two_group':
+    return participation.two_group_probabilities(
+        num_clients,
+        rate=values.participation_rate,
+        skew=values.participation_skew,
+    )
+  return participation.uniform_probabilities(
+      num_clients, rate=values.participation_rate
+  )
+
+
+def _build_process(
+    values: flags.FlagValues, task: tasks.FederatedTask, num_clients: int
+) -> tff.learning.templates.LearningProcess:
+  sgd = tff.learning.optimizers.build_sgdm
+  build_fn = algorithms.build_fedavg
+  arguments = {}
+  if values.algorithm == 'fedsteer':
+    build_fn = algorithms.build_fedsteer
+    arguments = train_flags.given(values, train_flags.FEDSTEER_FLAGS)
+  return build_fn(
+      task.model_fn,
+      num_clients,
+      client_optimizer=sgd(values.client_learning_rate),
+      server_optimizer=sgd(values.server_learning_rate),
+      **arguments,
+  )
+
+
+def _cohort_data(
+    values: flags.FlagValues,
+    task: tasks.FederatedTask,
+    population: participation.Population,
+) -> programs.CohortData:
+  def client_data(client_id: int, probability: float) -> Any:
+    return client_work.build_client_data(
+        client_id,
+        task.client_datasets[client_id],
+        weight=float(population.weights[client_id]),
+        participation_probability=probability,
+    )
+
+  return programs.CohortData(
+      client_data,
+      padding=client_work.padding_client_data(task.element_spec),
+      capacity=programs.cohort_capacity(
+          population.participation_probabilities, _max_forced(values)
+      ),
+  )
+
+
+def _max_forced(values: flags.FlagValues) -> int:
+  """Returns how many clients may be forced to take part in one round."""
+  if values.algorithm != 'fedsteer' or not values.enforce_core_every:
+    return 0
+  core_set = train_flags.core_set(values)
+  if core_set is not None:
+    return len(core_set)
+  return values.core_set_size or 10
+
+
+def _forced_clients_fn(
+    values: flags.FlagValues,
+) -> Optional[training_loop.ForcedClientsFn]:
+  if values.algorithm != 'fedsteer' or not values.enforce_core_every:
+    return None
+  return functools.partial(_overdue, values.enforce_core_every)
+
+
+def _overdue(every: int, state: Any, round_num: int) -> Sequence[int]:
+  del round_num  # The state counts for itself.
+  status = algorithms.core_set_status(state)
+  return participation.overdue_core_clients(
+      status.core_set, status.last_active, status.round_num, every
+  )

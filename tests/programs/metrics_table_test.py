@@ -1,0 +1,60 @@
+"""Tests for metrics_table."""
+
+import pytest
+
+from fedsteer_tff.programs import metrics_table
+
+
+def _filled(path, rounds):
+  table = metrics_table.MetricsTable(path)
+  for r in range(1, rounds + 1):
+    table.append({'round': r, 'loss': 1 / r, 'test': 0.5 if r == 2 else None})
+  return table
+
+
+def test_numbers_come_back_exactly_and_none_is_empty(tmp_path):
+  rows = _filled(tmp_path / 'm.csv', 3).rows()
+  assert [row['round'] for row in rows] == ['1', '2', '3']
+  assert [float(row['loss']) for row in rows] == [1.0, 0.5, 1 / 3]
+  assert [row['test'] for row in rows] == ['', '0.5', '']
+
+
+def test_truncated_and_continued_equals_undisturbed(tmp_path):
+  _filled(tmp_path / 'a.csv', 4)
+  _filled(tmp_path / 'b.csv', 3)
+  table = metrics_table.MetricsTable(tmp_path / 'b.csv')
+  table.truncate(2)
+  for r in (3, 4):
+    table.append({'round': r, 'loss': 1 / r, 'test': None})
+  assert (tmp_path / 'a.csv').read_bytes() == (tmp_path / 'b.csv').read_bytes()
+
+
+def test_a_row_that_was_cut_short_is_dropped(tmp_path):
+  path = tmp_path / 'm.csv'
+  _filled(path, 3)
+  path.write_bytes(path.read_bytes()[:-4])
+  table = metrics_table.MetricsTable(path)
+  assert len(table.rows()) == 2
+  table.truncate(2)
+  assert path.read_bytes().endswith(b'0.5,0.5\n')
+
+
+def test_truncating_to_nothing_starts_again(tmp_path):
+  path = tmp_path / 'm.csv'
+  table = _filled(path, 2)
+  table.truncate(0)
+  assert not path.exists()
+  table.append({'round': 1, 'other': 2})
+  assert table.rows() == [{'round': '1', 'other': '2'}]
+
+
+def test_a_missing_row_before_the_checkpoint_is_an_error(tmp_path):
+  table = _filled(tmp_path / 'm.csv', 3)
+  with pytest.raises(ValueError, match='4 rounds before .* found 3'):
+    table.truncate(4)
+
+
+def test_other_columns_are_an_error(tmp_path):
+  table = _filled(tmp_path / 'm.csv', 1)
+  with pytest.raises(ValueError, match=r"difference in \['x'\]"):
+    table.append({'round': 2, 'loss': 1.0, 'test': None, 'x': 1})

@@ -1,0 +1,271 @@
+"""Tests for training_loop, its callbacks and the evaluation."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedsteer_tff import participation
+from fedsteer_tff.programs import callbacks
+from fedsteer_tff.programs import checkpoints
+from fedsteer_tff.programs import cohorts
+from fedsteer_tff.programs import evaluation
+from fedsteer_tff.programs import local_runtime
+from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import training_loop
+from tests.programs import small_process
+
+
+@pytest.fixture(scope='module', autouse=True)
+def runtime():
+  with local_runtime.LocalRuntime().activate() as active:
+    yield active
+
+
+@pytest.fixture(scope='module', name='process')
+def _process():
+  return small_process.build_process()
+
+
+@pytest.fixture(scope='module', name='state')
+def _state(process):
+  return evaluation.seeded_initial_state(process, small_process.model_fn, 1)
+
+
+@pytest.fixture(scope='module', name='evaluate')
+def _evaluate(process):
+  del process  # The learning process must be built first.
+  return evaluation.build_evaluation(
+      small_process.model_fn, small_process.dataset(99, 30)
+  )
+
+
+class _Log(training_loop.Callback):
+
+  def __init__(self):
+    self.results = []
+    self.starts = []
+    self.ends = []
+
+  def on_start(self, round_num, num_rounds):
+    self.starts.append((round_num, num_rounds))
+
+  def on_round(self, result):
+    self.results.append(result)
+
+  def on_end(self, state, round_num):
+    self.ends.append(round_num)
+
+
+def _run(process, state, log=None, **kwargs):
+  datasets = [
+      small_process.dataset(i) for i in range(small_process.NUM_CLIENTS)
+  ]
+  sampler = participation.BernoulliSampler(
+      np.full(small_process.NUM_CLIENTS, 0.5), seed=3
+  )
+  data = cohorts.CohortData(lambda client_id, p: datasets[client_id])
+  more = kwargs.pop('callbacks', [])
+  return training_loop.run(
+      process,
+      sampler,
+      data,
+      state=state,
+      callbacks=([log] if log else []) + more,
+      **kwargs,
+  )
+
+
+def _flat(process, state):
+  return small_process.flat(process.get_model_weights(state))
+
+
+def test_rounds_have_cohorts_metrics_and_evaluations(process, state, evaluate):
+  log = _Log()
+  final, done = _run(
+      process, state, log, num_rounds=5, evaluate_fn=evaluate, evaluate_every=2
+  )
+  assert (done, log.starts, log.ends) == (5, [(0, 5)], [5])
+  assert [r.round_num for r in log.results] == [1, 2, 3, 4, 5]
+  assert [r.is_last for r in log.results] == [False] * 4 + [True]
+  sampler = participation.BernoulliSampler(np.full(6, 0.5), seed=3)
+  for r in log.results:
+    expected = sampler.cohort(r.round_num).client_ids
+    np.testing.assert_array_equal(r.cohort.client_ids, expected)
+    assert r.metrics['num_examples'] == 8 * len(expected)
+    assert isinstance(r.metrics['loss'], float)
+  assert [r.evaluation is not None for r in log.results] == [
+      False, True, False, True, False,
+  ]
+  np.testing.assert_array_equal(
+      _flat(process, final), _flat(process, log.results[-1].state)
+  )
+
+
+def test_going_on_equals_going_through(process, state):
+  straight, _ = _run(process, state, num_rounds=4)
+  half, done = _run(process, state, num_rounds=2)
+  resumed, _ = _run(process, half, first_round=done, num_rounds=4)
+  np.testing.assert_array_equal(
+      _flat(process, straight), _flat(process, resumed)
+  )
+
+
+def test_stops_between_rounds_when_asked(process, state):
+  log = _Log()
+  _, done = _run(
+      process,
+      state,
+      log,
+      num_rounds=9,
+      stop_requested=lambda: len(log.results) == 2,
+  )
+  assert done == 2
+  assert log.ends == [2]
+
+
+def test_forced_clients_take_part_with_probability_one(process, state):
+  log = _Log()
+  asked = []
+
+  def forced(current, round_num):
+    asked.append((current is state, round_num))
+    return [0, 5]
+
+  _run(process, state, log, num_rounds=2, forced_clients_fn=forced)
+  assert asked == [(True, 1), (False, 2)]
+  for r in log.results:
+    ids = r.cohort.client_ids.tolist()
+    for i in (0, 5):
+      assert r.cohort.participation_probabilities[ids.index(i)] == 1.0
+
+
+@pytest.mark.parametrize(('arguments', 'match'), [
+    ({'num_rounds': -1}, 'num_rounds must be an integer >= 0, found -1'),
+    ({'num_rounds': 1.5}, 'num_rounds must be an integer >= 0, found 1.5'),
+    (
+        {'num_rounds': 1, 'first_round': 2},
+        'first_round must be <= num_rounds = 1, found 2',
+    ),
+    (
+        {'num_rounds': 1, 'evaluate_every': 0},
+        'evaluate_every must be an integer >= 1, found 0',
+    ),
+])
+def test_numbers_are_checked(process, state, arguments, match):
+  with pytest.raises(ValueError, match=match):
+    _run(process, state, **arguments)
+
+
+def test_the_initial_state_follows_the_seed(process, state):
+  again = evaluation.seeded_initial_state(process, small_process.model_fn, 1)
+  other = evaluation.seeded_initial_state(process, small_process.model_fn, 2)
+  np.testing.assert_array_equal(_flat(process, state), _flat(process, again))
+  assert np.abs(_flat(process, state) - _flat(process, other)).max() > 0.01
+
+
+def test_the_evaluation_equals_numpy(process, state, evaluate):
+  kernel, bias = process.get_model_weights(state).trainable
+  x, y = (
+      np.concatenate(parts) for parts in zip(*small_process.dataset(99, 30))
+  )
+  logits = x @ np.asarray(kernel) + np.asarray(bias)
+  shifted = logits - logits.max(axis=1, keepdims=True)
+  log_softmax = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+  loss = -np.take_along_axis(log_softmax, y, axis=1).mean()
+  for _ in range(2):  # Nothing is carried over to the second time.
+    result = evaluate(process.get_model_weights(state))
+    assert result['accuracy'] == pytest.approx(
+        (logits.argmax(axis=1) == y[:, 0]).mean(), abs=1e-6
+    )
+    assert result['loss'] == pytest.approx(loss, rel=1e-5)
+    assert set(result) == {'loss', 'accuracy'}
+
+
+def test_an_empty_test_set_is_refused():
+  with pytest.raises(ValueError, match='test_dataset must have at least one'):
+    evaluation.build_evaluation(
+        small_process.model_fn, small_process.dataset(0).take(0)
+    )
+
+
+def test_metrics_are_flattened_in_order():
+  flat = training_loop.flatten_metrics({
+      'distributor': (),
+      'client_work': {'train': {'loss': np.float32(0.5)}},
+      'aggregator': OrderedDict(
+          [('b', np.int32(2)), ('a', {'c': np.float64(1), 'd': np.zeros([2])})]
+      ),
+      'finalizer': (),
+  })
+  assert list(flat.items()) == [('loss', 0.5), ('b', 2), ('a/c', 1.0)]
+  assert isinstance(flat['b'], int)
+
+
+def test_callbacks_write_a_table_events_and_checkpoints(
+    process, state, evaluate, tmp_path
+):
+  def files():
+    store = checkpoints.Checkpoints(tmp_path / 'c')
+    return store, [
+        callbacks.MetricsCsv(
+            tmp_path / 'm.csv', extra_columns={'x': lambda: 7}
+        ),
+        callbacks.TensorBoard(tmp_path / 't'),
+        callbacks.SaveCheckpoints(store, every=2),
+    ]
+
+  def run(start, **kwargs):
+    return _run(
+        process, start, evaluate_fn=evaluate, evaluate_every=2, **kwargs
+    )
+
+  store, writers = files()
+  run(state, num_rounds=3, callbacks=writers)
+  assert store.rounds() == [2, 3]
+  table = metrics_table.MetricsTable(tmp_path / 'm.csv')
+  rows = table.rows()
+  assert [row['round'] for row in rows] == ['1', '2', '3']
+  assert list(rows[0])[:5] == [
+      'round', 'loss', 'accuracy', 'test_loss', 'test_accuracy',
+  ]
+  assert list(rows[0])[-4:] == ['cohort_size', 'cohort', 'seconds', 'x']
+  assert [bool(row['test_accuracy']) for row in rows] == [False, True, False]
+  assert [len(row['cohort'].split()) for row in rows] == [
+      int(row['cohort_size']) for row in rows
+  ]
+
+  # Going on appends the fourth row to the others.
+  restored, done = store.restore(state)
+  assert done == 3
+  store, writers = files()
+  run(restored, first_round=3, num_rounds=4, callbacks=writers)
+  straight = []
+  run(state, num_rounds=4, callbacks=[_Collect(straight)])
+  assert [row['loss'] for row in table.rows()] == [repr(v) for v in straight]
+
+  (first, second) = sorted((tmp_path / 't').iterdir())
+  steps = [
+      (event.step, value.tag)
+      for path in (first, second)
+      for event in tf.compat.v1.train.summary_iterator(str(path))
+      for value in event.summary.value
+  ]
+  assert [s for s, tag in steps if tag == 'train/loss'] == [1, 2, 3, 4]
+  assert [s for s, tag in steps if tag == 'test/accuracy'] == [2, 4]
+
+
+class _Collect(training_loop.Callback):
+
+  def __init__(self, losses):
+    self._losses = losses
+
+  def on_round(self, result):
+    self._losses.append(result.metrics['loss'])
+
+
+@pytest.mark.parametrize('every', [0, 1.5, True])
+def test_the_checkpoint_interval_is_checked(every, tmp_path):
+  with pytest.raises(ValueError, match='every must be an integer >= 1'):
+    callbacks.SaveCheckpoints(checkpoints.Checkpoints(tmp_path), every)

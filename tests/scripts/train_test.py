@@ -1,0 +1,303 @@
+"""Runs of the real program, undisturbed, interrupted, killed and resumed."""
+
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROUNDS = 12
+FLAGS = (
+    '--task=digits',
+    '--estimator=stable',
+    '--partition=bipartite',
+    '--num_clients=30',
+    '--participation_rate=0.2',
+    '--core_set_size=4',
+    '--warmup_rounds=3',
+    '--enforce_core_every=3',
+    '--evaluate_every=2',
+    '--checkpoint_every=4',
+)
+# What may differ between two runs with the same seed.
+MEASURED = ('seconds', 'resident_mib')
+
+pytestmark = pytest.mark.slow
+
+
+def _start(output_dir, *flags, rounds=ROUNDS):
+  command = [
+      sys.executable,
+      '-m',
+      'scripts.train',
+      *FLAGS,
+      f'--rounds={rounds}',
+      f'--output_dir={output_dir}',
+      *flags,
+  ]
+  return subprocess.Popen(
+      command,
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+      start_new_session=True,  # As in a terminal: a process group of its own.
+  )
+
+
+def _finish(process):
+  stdout, stderr = process.communicate(timeout=300)
+  return process.returncode, stdout, stderr
+
+
+def _run(output_dir, *flags, **kwargs):
+  return _finish(_start(output_dir, *flags, **kwargs))
+
+
+def _rows(output_dir):
+  with open(output_dir / 'metrics.csv', encoding='utf-8', newline='') as f:
+    return list(csv.DictReader(f))
+
+
+def _determined(output_dir):
+  rows = _rows(output_dir)
+  for row in rows:
+    for name in MEASURED:
+      del row[name]
+  return rows
+
+
+def _wait_for_rows(process, output_dir, count):
+  deadline = time.monotonic() + 240
+  while time.monotonic() < deadline:
+    path = output_dir / 'metrics.csv'
+    if path.exists() and path.read_text(encoding='utf-8').count('\n') > count:
+      return
+    if process.poll() is not None:
+      raise AssertionError(f'ended early: {process.communicate()}')
+    time.sleep(0.02)
+  raise AssertionError(f'no {count} rows in time')
+
+
+def _children(pid):
+  """Returns the process ids of a process's children."""
+  children = []
+  for entry in os.listdir('/proc'):
+    if entry.isdigit():
+      try:
+        stat = pathlib.Path(f'/proc/{entry}/stat').read_text(encoding='ascii')
+      except OSError:
+        continue  # Ended meanwhile.
+      if int(stat.rsplit(')', 1)[1].split()[1]) == pid:
+        children.append(int(entry))
+  return children
+
+
+def _weights(output_dir, round_num):
+  """Returns all numbers of the state after a round."""
+  import tensorflow as tf
+
+  reader = tf.train.load_checkpoint(
+      str(output_dir / f'checkpoints/program_state_{round_num}/variables')
+      + '/variables'
+  )
+  return {
+      name: reader.get_tensor(name)
+      for name in reader.get_variable_to_shape_map()
+      if name != '_CHECKPOINTABLE_OBJECT_GRAPH'
+  }
+
+
+def _snapshot(folder):
+  return {
+      str(path.relative_to(folder)): (
+          path.stat().st_mtime_ns,
+          path.read_bytes(),
+      )
+      for path in sorted(folder.rglob('*'))
+      if path.is_file()
+  }
+
+
+@pytest.fixture(scope='module', name='finished')
+def _finished(tmp_path_factory):
+  """An undisturbed run: its folder and what it printed."""
+  folder = tmp_path_factory.mktemp('undisturbed') / 'run'
+  code, stdout, stderr = _run(folder)
+  assert code == 0, stderr
+  return folder, stdout, stderr
+
+
+def test_a_run_writes_everything_and_prints_a_table(finished):
+  folder, stdout, stderr = finished
+  assert set(os.listdir(folder)) == {
+      '.lock', 'accuracy.png', 'checkpoints', 'config.json', 'metrics.csv',
+      'summary.json', 'tensorboard',
+  }
+  rows = _rows(folder)
+  assert [int(row['round']) for row in rows] == list(range(1, ROUNDS + 1))
+  evaluated = [int(row['round']) for row in rows if row['test_accuracy']]
+  assert evaluated == [2, 4, 6, 8, 10, 12]
+  for row in rows:
+    assert int(row['cohort_size']) == len(row['cohort'].split())
+    assert int(row['active_clients']) == int(row['cohort_size'])
+    assert 0 <= float(row['accuracy']) <= 1
+    for name in ('loss', 'relative_residual', 'variance_ratio', *MEASURED):
+      assert np.isfinite(float(row[name]))
+
+  summary = json.loads((folder / 'summary.json').read_text())
+  tests = [float(row['test_accuracy']) for row in rows if row['test_accuracy']]
+  assert summary['final_test_accuracy'] == pytest.approx(np.mean(tests))
+  assert summary['rounds'] == ROUNDS
+  parts = dict(summary['state_bytes'])
+  assert parts.pop('total') == sum(parts.values()) > 0
+  assert summary['peak_resident_mib'] > 100
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['flags']['core_set_size'] == 4
+  assert config['versions']['tensorflow-federated'] == '0.87.0'
+
+  assert 'final test accuracy' in stdout
+  assert f'{summary["final_test_accuracy"]:.4f}' in stdout
+  assert 'accuracy of the untrained model' in stdout
+  assert f'{ROUNDS}/{ROUNDS}' in stderr
+  assert 'Traceback' not in stderr
+  assert 'cuDNN' not in stderr
+
+
+def test_the_core_is_enforced(finished):
+  folder, _, _ = finished
+  later = _rows(folder)[6:]
+  assert max(float(row['core_staleness_max']) for row in later) <= 3
+
+
+def test_a_finished_run_is_reported_again_and_left_alone(finished):
+  folder, first, _ = finished
+  before = _snapshot(folder)
+  code, stdout, stderr = _run(folder)
+  assert code == 0, stderr
+  assert 'complete' in stdout
+  assert stdout.endswith(first)
+  assert _snapshot(folder) == before
+
+
+def test_another_configuration_is_refused(finished):
+  folder, _, _ = finished
+  before = _snapshot(folder)
+  code, stdout, stderr = _run(folder, '--seed=1', '--ridge=0.1', rounds=5)
+  assert code == 2
+  assert not stdout
+  assert len(stderr.splitlines()) == 1
+  assert '--seed: 0 -> 1' in stderr
+  assert '--ridge: None -> 0.1' in stderr
+  assert f'--rounds: {ROUNDS} -> 5' in stderr
+  assert _snapshot(folder) == before
+
+
+def test_interrupted_killed_and_prolonged_equals_undisturbed(
+    finished, tmp_path
+):
+  undisturbed, _, _ = finished
+  folder = tmp_path / 'run'
+
+  # Ctrl-C in a terminal reaches the whole process group.
+  process = _start(folder, rounds=ROUNDS - 2)
+  _wait_for_rows(process, folder, 2)
+  os.killpg(process.pid, signal.SIGINT)
+  code, _, stderr = _finish(process)
+  assert code == 130, stderr
+  assert 'The same command resumes' in stderr
+  assert 'Traceback' not in stderr
+  done = len(_rows(folder))
+  assert 2 <= done < ROUNDS - 2
+  assert (folder / f'checkpoints/program_state_{done}').is_dir()
+  assert not (folder / 'summary.json').exists()
+
+  # SIGKILL, after a checkpoint and rows that it does not cover.
+  process = _start(folder, rounds=ROUNDS - 2)
+  _wait_for_rows(process, folder, max(5, done + 1))
+  children = _children(process.pid)
+  assert children
+  process.kill()
+  _, _, stderr = _finish(process)
+  assert process.returncode == -signal.SIGKILL, stderr
+  assert f'after round {done}' in stderr
+  deadline = time.monotonic() + 10
+  while time.monotonic() < deadline and any(
+      os.path.exists(f'/proc/{child}') for child in children
+  ):
+    time.sleep(0.05)
+  assert not [c for c in children if os.path.exists(f'/proc/{c}')]
+
+  # More rounds than the run was started with.
+  code, stdout, stderr = _run(folder)
+  assert code == 0, stderr
+  assert 'final test accuracy' in stdout
+  assert _determined(folder) == _determined(undisturbed)
+  actual = _weights(folder, ROUNDS)
+  expected = _weights(undisturbed, ROUNDS)
+  assert actual.keys() == expected.keys()
+  for name, value in expected.items():
+    np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+def test_sigterm_before_the_first_round_leaves_a_run_to_resume(tmp_path):
+  folder = tmp_path / 'run'
+  process = _start(folder, rounds=2)
+  deadline = time.monotonic() + 240
+  while not (folder / 'config.json').exists():
+    assert process.poll() is None, process.communicate()
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+  time.sleep(0.2)  # The handler is set right after the configuration.
+  process.terminate()
+  code, _, stderr = _finish(process)
+  assert code == 143, stderr
+  assert 'The same command resumes' in stderr
+  assert (folder / 'checkpoints').is_dir()
+  assert not (folder / 'summary.json').exists()
+
+
+@pytest.mark.parametrize(('flags', 'message'), [
+    (['--ridge=-1'], '--ridge must be'),
+    (['--gamma=1.5'], '--gamma must be'),
+    (['--core_set_size=31'], '--core_set_size must be'),
+    (['--participation_rate=2'], '--participation_rate'),
+    (['--alpha=0.5'], 'alpha'),
+])
+def test_a_refused_value_is_one_line_and_leaves_no_folder(
+    flags, message, tmp_path
+):
+  code, stdout, stderr = _run(tmp_path / 'run', *flags)
+  assert code == 2, stderr
+  assert not stdout
+  assert len(stderr.splitlines()) == 1
+  assert message in stderr
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_wrong_flag_does_not_wait_for_tensorflow(tmp_path):
+  start = time.monotonic()
+  code, _, stderr = _run(tmp_path / 'run', '--seed=x')
+  assert code == 2
+  assert stderr.startswith('train: error: flag --seed=x')
+  assert len(stderr.splitlines()) == 1
+  assert time.monotonic() - start < 5
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+  (tmp_path / 'notes.txt').write_text('mine')
+  code, _, stderr = _run(tmp_path)
+  assert code == 2
+  assert '--output_dir must be new, empty or the folder of a run' in stderr
+  assert 'notes.txt' in stderr
+  code, _, stderr = _run(tmp_path / 'notes.txt')
+  assert code == 2
+  assert '--output_dir must be a folder, found a file' in stderr
+  assert (tmp_path / 'notes.txt').read_text() == 'mine'
