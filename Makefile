@@ -40,8 +40,9 @@ lint: $(STAMP)  ## Checks style and formatting.
 check: lint test  ## Runs lint and test.
 
 format: $(STAMP)  ## Rewrites the sources in the checked format.
-	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff check --fix --exit-zero --quiet $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
 
 install: $(STAMP)  ## Creates the environment, as the targets above do.
 

@@ -6,44 +6,44 @@ import setuptools
 
 _ROOT = pathlib.Path(__file__).resolve().parent
 
-_PLOTS = ["matplotlib", "pandas"]
+_PLOTS = ['matplotlib', 'pandas']
 _DEV = [
-  "hypothesis",
-  "psutil",
-  "pytest",
-  "pytest-xdist",
-  "ruff",
-  "scikit-learn",
+  'hypothesis',
+  'psutil',
+  'pytest',
+  'pytest-xdist',
+  'ruff',
+  'scikit-learn',
 ]
 
 setuptools.setup(
-  name="fedsteer-tff",
-  version="0.1.0",
+  name='fedsteer-tff',
+  version='0.1.0',
   description=(
-    "Federated learning under extreme staleness, for TensorFlow Federated"
+    'Federated learning under extreme staleness, for TensorFlow Federated'
   ),
-  long_description=(_ROOT / "README.md").read_text(encoding="utf-8"),
-  long_description_content_type="text/markdown",
-  license="Apache-2.0",
-  license_files=["LICENSE"],
-  packages=setuptools.find_packages(include=["fedsteer_tff", "fedsteer_tff.*"]),
-  python_requires=">=3.9,<3.12",
+  long_description=(_ROOT / 'README.md').read_text(encoding='utf-8'),
+  long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  license_files=['LICENSE'],
+  packages=setuptools.find_packages(include=['fedsteer_tff', 'fedsteer_tff.*']),
+  python_requires='>=3.9,<3.12',
   # The exact versions that are tested are in requirements.txt.
   install_requires=[
-    "absl-py",
-    "numpy",
-    "tensorflow-federated==0.87.0",
-    "tensorflow~=2.14.0",
-    "tqdm",
+    'absl-py',
+    'numpy',
+    'tensorflow-federated==0.87.0',
+    'tensorflow~=2.14.0',
+    'tqdm',
   ],
-  extras_require={"plots": _PLOTS, "dev": _PLOTS + _DEV},
+  extras_require={'plots': _PLOTS, 'dev': _PLOTS + _DEV},
   classifiers=[
-    "Development Status :: 4 - Beta",
-    "Intended Audience :: Science/Research",
-    "Operating System :: POSIX :: Linux",
-    "Programming Language :: Python :: 3.9",
-    "Programming Language :: Python :: 3.10",
-    "Programming Language :: Python :: 3.11",
-    "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    'Development Status :: 4 - Beta',
+    'Intended Audience :: Science/Research',
+    'Operating System :: POSIX :: Linux',
+    'Programming Language :: Python :: 3.9',
+    'Programming Language :: Python :: 3.10',
+    'Programming Language :: Python :: 3.11',
+    'Topic :: Scientific/Engineering :: Artificial Intelligence',
   ],
 )

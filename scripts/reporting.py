@@ -1,9 +1,9 @@
 """What a person sees of a run: progress bar, summary table and plot."""
 
+from collections.abc import Mapping, Sequence
 import io
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from fedsteer_tff.programs import files
@@ -27,12 +27,12 @@ class ProgressBar(training_loop.Callback):
     import tqdm  # Imported here: only this class needs it.
 
     self._bar = tqdm.tqdm(
-        total=num_rounds,
-        initial=round_num,
-        unit='round',
-        dynamic_ncols=True,
-        # A file gets a line now and then instead of an animation.
-        mininterval=0.1 if sys.stderr.isatty() else 10.0,
+      total=num_rounds,
+      initial=round_num,
+      unit='round',
+      dynamic_ncols=True,
+      # A file gets a line now and then instead of an animation.
+      mininterval=0.1 if sys.stderr.isatty() else 10.0,
     )
 
   def on_round(self, result: training_loop.RoundResult) -> None:
@@ -40,13 +40,13 @@ class ProgressBar(training_loop.Callback):
     if result.evaluation is not None:
       self._test_accuracy = result.evaluation.get('accuracy')
     numbers = {
-        'loss': result.metrics.get('loss'),
-        'accuracy': result.metrics.get('accuracy'),
-        'test accuracy': self._test_accuracy,
+      'loss': result.metrics.get('loss'),
+      'accuracy': result.metrics.get('accuracy'),
+      'test accuracy': self._test_accuracy,
     }
     self._bar.set_postfix_str(
-        ', '.join(f'{k} {v:.3f}' for k, v in numbers.items() if v is not None),
-        refresh=False,
+      ', '.join(f'{k} {v:.3f}' for k, v in numbers.items() if v is not None),
+      refresh=False,
     )
     self._bar.update()
 
@@ -59,19 +59,19 @@ class ProgressBar(training_loop.Callback):
 def evaluations(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, float]]:
   """Returns (round, test accuracy) of the evaluated rows of `metrics.csv`."""
   return [
-      (int(row['round']), float(row['test_accuracy']))
-      for row in rows
-      if row['test_accuracy']
+    (int(row['round']), float(row['test_accuracy']))
+    for row in rows
+    if row['test_accuracy']
   ]
 
 
 def summarize(
-    rows: Sequence[Mapping[str, str]],
-    *,
-    config: Mapping[str, Any],
-    untrained: Mapping[str, float],
-    state_bytes: Mapping[str, int],
-    peak_bytes: int,
+  rows: Sequence[Mapping[str, str]],
+  *,
+  config: Mapping[str, Any],
+  untrained: Mapping[str, float],
+  state_bytes: Mapping[str, int],
+  peak_bytes: int,
 ) -> dict[str, Any]:
   """Returns the content of `summary.json`.
 
@@ -90,18 +90,18 @@ def summarize(
   resident = [float(row['resident_mib']) for row in rows]
   peak_mib = max([peak_bytes / 2**20, *resident])
   return {
-      'task': config['task'],
-      'algorithm': config['algorithm'],
-      'estimator': config.get('estimator'),
-      'seed': config['seed'],
-      'rounds': len(rows),
-      'final_test_accuracy': sum(last) / len(last),
-      'evaluations_averaged': len(last),
-      'untrained_test_accuracy': untrained['accuracy'],
-      'state_bytes': dict(state_bytes),
-      'seconds_per_round_median': statistics.median(seconds[1:] or seconds),
-      'seconds_total': sum(seconds),
-      'peak_resident_mib': round(peak_mib, 1),
+    'task': config['task'],
+    'algorithm': config['algorithm'],
+    'estimator': config.get('estimator'),
+    'seed': config['seed'],
+    'rounds': len(rows),
+    'final_test_accuracy': sum(last) / len(last),
+    'evaluations_averaged': len(last),
+    'untrained_test_accuracy': untrained['accuracy'],
+    'state_bytes': dict(state_bytes),
+    'seconds_per_round_median': statistics.median(seconds[1:] or seconds),
+    'seconds_total': sum(seconds),
+    'peak_resident_mib': round(peak_mib, 1),
   }
 
 
@@ -110,26 +110,25 @@ def table(summary: Mapping[str, Any]) -> str:
   count = summary['evaluations_averaged']
   of_last = f'mean of the last {count}' if count > 1 else 'last evaluation'
   lines = [
-      ('rounds', f'{summary["rounds"]}'),
-      (
-          'final test accuracy',
-          f'{summary["final_test_accuracy"]:.4f} ({of_last})',
-      ),
-      (
-          'accuracy of the untrained model',
-          f'{summary["untrained_test_accuracy"]:.4f}',
-      ),
-      (
-          'seconds per round',
-          f'{summary["seconds_per_round_median"]:.3f} (median)',
-      ),
-      ('seconds in all rounds', f'{summary["seconds_total"]:.1f}'),
-      ('peak memory', f'{summary["peak_resident_mib"]:.0f} MiB'),
+    ('rounds', f'{summary["rounds"]}'),
+    (
+      'final test accuracy',
+      f'{summary["final_test_accuracy"]:.4f} ({of_last})',
+    ),
+    (
+      'accuracy of the untrained model',
+      f'{summary["untrained_test_accuracy"]:.4f}',
+    ),
+    (
+      'seconds per round',
+      f'{summary["seconds_per_round_median"]:.3f} (median)',
+    ),
+    ('seconds in all rounds', f'{summary["seconds_total"]:.1f}'),
+    ('peak memory', f'{summary["peak_resident_mib"]:.0f} MiB'),
   ]
   lines.append(('server state, bytes', ''))
   lines.extend(
-      (f'  {name}', f'{size:,}')
-      for name, size in summary['state_bytes'].items()
+    (f'  {name}', f'{size:,}') for name, size in summary['state_bytes'].items()
   )
   width = max(len(name) for name, _ in lines)
   body = [f'{name:<{width}}  {value}'.rstrip() for name, value in lines]
@@ -138,11 +137,11 @@ def table(summary: Mapping[str, Any]) -> str:
 
 
 def write_plot(
-    rows: Sequence[Mapping[str, str]],
-    path: str,
-    *,
-    title: str,
-    untrained_accuracy: Optional[float] = None,
+  rows: Sequence[Mapping[str, str]],
+  path: str,
+  *,
+  title: str,
+  untrained_accuracy: Optional[float] = None,
 ) -> bool:
   """Draws the accuracy over the rounds as a PNG file.
 
@@ -156,19 +155,19 @@ def write_plot(
     False, and nothing is drawn, if matplotlib is not installed.
   """
   try:
-    from matplotlib.backends import backend_agg
     from matplotlib import figure
+    from matplotlib.backends import backend_agg
   except ImportError:
     return False
   fig = figure.Figure(figsize=(6.4, 4.0), dpi=120, layout='constrained')
   backend_agg.FigureCanvasAgg(fig)
   axes = fig.add_subplot()
   axes.plot(
-      [int(row['round']) for row in rows],
-      [float(row['accuracy']) for row in rows],
-      color='0.75',
-      linewidth=1,
-      label='training, active clients',
+    [int(row['round']) for row in rows],
+    [float(row['accuracy']) for row in rows],
+    color='0.75',
+    linewidth=1,
+    label='training, active clients',
   )
   points = evaluations(rows)
   if untrained_accuracy is not None:

@@ -11,11 +11,11 @@ Writes `config.json`, `metrics.csv`, TensorBoard events, checkpoints,
 the round in progress; the same command resumes it.
 """
 
+from collections.abc import Iterator, Sequence
 import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import flags
@@ -85,9 +85,9 @@ def _train(values: flags.FlagValues) -> int:
   directory = programs.RunDirectory(values.output_dir)
   try:
     status = directory.open(
-        config,
-        may_grow=train_flags.MAY_GROW,
-        may_change=train_flags.MAY_CHANGE,
+      config,
+      may_grow=train_flags.MAY_GROW,
+      may_change=train_flags.MAY_CHANGE,
     )
   except programs.RunDirectoryError as e:
     return _fail(train_flags.explain(e) or str(e))
@@ -102,7 +102,7 @@ def _train(values: flags.FlagValues) -> int:
 
 
 def _run(
-    values: flags.FlagValues, config: dict[str, Any], directory, status
+  values: flags.FlagValues, config: dict[str, Any], directory, status
 ) -> int:
   """Runs the rounds that are missing."""
   from fedsteer_tff import programs
@@ -124,7 +124,7 @@ def _run(
     try:
       with programs.LocalRuntime().activate() as runtime:
         complete = _rounds(
-            values, config, directory, training, interruption, runtime
+          values, config, directory, training, interruption, runtime
         )
     except programs.LocalRuntimeError as e:
       return _fail(f'{e}; the same command resumes')
@@ -135,15 +135,13 @@ def _warn_of_versions(old: dict[str, str], new: dict[str, str]) -> None:
   for name in sorted(set(old) & set(new)):
     if old[name] != new[name]:
       print(
-          f'train: warning: the run began with {name} {old[name]}, now'
-          f' {new[name]}: the results may differ from an undisturbed run',
-          file=sys.stderr,
+        f'train: warning: the run began with {name} {old[name]}, now'
+        f' {new[name]}: the results may differ from an undisturbed run',
+        file=sys.stderr,
       )
 
 
-def _rounds(
-    values, config, directory, training, interruption, runtime
-) -> bool:
+def _rounds(values, config, directory, training, interruption, runtime) -> bool:
   """The rounds inside a TFF runtime; returns whether all are done."""
   from fedsteer_tff import programs
   from fedsteer_tff.programs import memory
@@ -155,8 +153,8 @@ def _rounds(
   untrained = evaluate(process.get_model_weights(state))
 
   store = programs.Checkpoints(
-      directory.checkpoint_dir,
-      warn=lambda text: print(f'train: warning: {text}', file=sys.stderr),
+    directory.checkpoint_dir,
+    warn=lambda text: print(f'train: warning: {text}', file=sys.stderr),
   )
   done = 0
   restored = store.restore(state)
@@ -165,54 +163,54 @@ def _rounds(
     print(f'Resuming {directory.path} after round {done}.', file=sys.stderr)
 
   state, done = programs.run(
-      process,
-      training.sampler,
-      training.client_data_fn,
-      state=state,
-      first_round=done,
-      num_rounds=values.rounds,
-      forced_clients_fn=training.forced_clients_fn,
-      evaluate_fn=evaluate,
-      evaluate_every=values.evaluate_every,
-      callbacks=[
-          programs.MetricsCsv(
-              directory.metrics_path,
-              extra_columns={
-                  'resident_mib': lambda: round(
-                      memory.resident_bytes(runtime.pid) / 2**20, 1
-                  )
-              },
-          ),
-          programs.TensorBoard(
-              directory.tensorboard_dir, flush_every=values.checkpoint_every
-          ),
-          programs.SaveCheckpoints(store, values.checkpoint_every),
-          reporting.ProgressBar(),
-      ],
-      stop_requested=lambda: interruption.requested,
+    process,
+    training.sampler,
+    training.client_data_fn,
+    state=state,
+    first_round=done,
+    num_rounds=values.rounds,
+    forced_clients_fn=training.forced_clients_fn,
+    evaluate_fn=evaluate,
+    evaluate_every=values.evaluate_every,
+    callbacks=[
+      programs.MetricsCsv(
+        directory.metrics_path,
+        extra_columns={
+          'resident_mib': lambda: round(
+            memory.resident_bytes(runtime.pid) / 2**20, 1
+          )
+        },
+      ),
+      programs.TensorBoard(
+        directory.tensorboard_dir, flush_every=values.checkpoint_every
+      ),
+      programs.SaveCheckpoints(store, values.checkpoint_every),
+      reporting.ProgressBar(),
+    ],
+    stop_requested=lambda: interruption.requested,
   )
 
   rows = reporting.read_rows(directory.metrics_path)
   if any(row['test_accuracy'] for row in rows):
     reporting.write_plot(
-        rows,
-        os.path.join(directory.path, 'accuracy.png'),
-        title=f'{values.algorithm} on {values.task}',
-        untrained_accuracy=untrained['accuracy'],
+      rows,
+      os.path.join(directory.path, 'accuracy.png'),
+      title=f'{values.algorithm} on {values.task}',
+      untrained_accuracy=untrained['accuracy'],
     )
   if done < values.rounds:
     print(
-        f'Stopped after round {done} of {values.rounds}; everything is in'
-        f' {directory.path}. The same command resumes.',
-        file=sys.stderr,
+      f'Stopped after round {done} of {values.rounds}; everything is in'
+      f' {directory.path}. The same command resumes.',
+      file=sys.stderr,
     )
     return False
   summary = reporting.summarize(
-      rows,
-      config=config,
-      untrained=untrained,
-      state_bytes=training.state_bytes,
-      peak_bytes=memory.peak_resident_bytes(runtime.pid),
+    rows,
+    config=config,
+    untrained=untrained,
+    state_bytes=training.state_bytes,
+    peak_bytes=memory.peak_resident_bytes(runtime.pid),
   )
   # Last, since it marks the run as complete.
   directory.write_summary(summary)

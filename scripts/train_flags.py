@@ -3,8 +3,8 @@
 No TensorFlow here: a mistyped flag is reported at once.
 """
 
-import math
 from collections.abc import Mapping, Sequence
+import math
 from typing import Any, Optional
 
 from absl import flags
@@ -16,50 +16,50 @@ PARTICIPATION = ('two_group', 'uniform')
 # Flags by who takes them. A flag without a value (None) leaves the choice to
 # what it is passed to, whose documentation states the default.
 TASK_FLAGS = (
-    'data_dir',
-    'partition',
-    'num_clients',
-    'gamma',
-    'class_ratio',
-    'alpha',
-    'examples_per_client',
-    'batch_size',
-    'local_epochs',
-    'model',
-    'label_set',
+  'data_dir',
+  'partition',
+  'num_clients',
+  'gamma',
+  'class_ratio',
+  'alpha',
+  'examples_per_client',
+  'batch_size',
+  'local_epochs',
+  'model',
+  'label_set',
 )
 FEDSTEER_FLAGS = (
-    'estimator',
-    'core_set_size',
-    'core_set',
-    'coordinate_refresh',
-    'correction_weighting',
-    'correction_smoothing',
-    'ridge',
-    'absolute_ridge',
-    'warmup_rounds',
-    'reselect_every',
-    'core_eligibility',
-    'client_weighting',
-    'aggregation',
-    'sketch_size',
-    'sketch_seed',
-    'candidate_pool_size',
+  'estimator',
+  'core_set_size',
+  'core_set',
+  'coordinate_refresh',
+  'correction_weighting',
+  'correction_smoothing',
+  'ridge',
+  'absolute_ridge',
+  'warmup_rounds',
+  'reselect_every',
+  'core_eligibility',
+  'client_weighting',
+  'aggregation',
+  'sketch_size',
+  'sketch_seed',
+  'candidate_pool_size',
 )
 # Used with FedSteer only, but not by its factory.
 FEDSTEER_LOOP_FLAGS = ('enforce_core_every',)
 COMMON_FLAGS = (
-    'task',
-    'algorithm',
-    'rounds',
-    'seed',
-    'client_learning_rate',
-    'server_learning_rate',
-    'participation',
-    'participation_rate',
-    'participation_skew',
-    'evaluate_every',
-    'checkpoint_every',
+  'task',
+  'algorithm',
+  'rounds',
+  'seed',
+  'client_learning_rate',
+  'server_learning_rate',
+  'participation',
+  'participation_rate',
+  'participation_skew',
+  'evaluate_every',
+  'checkpoint_every',
 )
 
 # What the run directory's guard makes of changes.
@@ -68,13 +68,13 @@ MAY_CHANGE = ('checkpoint_every',)
 
 # Arguments in errors of the package whose flags have other names.
 _FLAG_OF_ARGUMENT = {
-    'name': 'task',
-    'num_rounds': 'rounds',
-    'population_size': 'num_clients',
-    'learning_rate': 'client_learning_rate',
-    'rate': 'participation_rate',
-    'skew': 'participation_skew',
-    'every': 'enforce_core_every',
+  'name': 'task',
+  'num_rounds': 'rounds',
+  'population_size': 'num_clients',
+  'learning_rate': 'client_learning_rate',
+  'rate': 'participation_rate',
+  'skew': 'participation_skew',
+  'every': 'enforce_core_every',
 }
 
 
@@ -87,25 +87,25 @@ def define() -> None:
   flags.DEFINE_enum('task', 'digits', TASKS, 'What is learned.')
   flags.DEFINE_enum('algorithm', 'fedsteer', ALGORITHMS, 'How it is learned.')
   flags.DEFINE_string(
-      'output_dir', None, 'Folder of the results; a run in it is resumed.'
+    'output_dir', None, 'Folder of the results; a run in it is resumed.'
   )
   flags.DEFINE_integer(
-      'rounds', 150, 'How many rounds; may be raised later.', lower_bound=1
+    'rounds', 150, 'How many rounds; may be raised later.', lower_bound=1
   )
   flags.DEFINE_integer(
-      'seed', 0, 'Of partition, weights and cohorts.', lower_bound=0
+    'seed', 0, 'Of partition, weights and cohorts.', lower_bound=0
   )
   flags.DEFINE_float(
-      'client_learning_rate', 0.1, 'Of the clients’ SGD.', lower_bound=0
+    'client_learning_rate', 0.1, 'Of the clients’ SGD.', lower_bound=0
   )
   flags.DEFINE_float(
-      'server_learning_rate', 1.0, 'Of the server’s SGD.', lower_bound=0
+    'server_learning_rate', 1.0, 'Of the server’s SGD.', lower_bound=0
   )
   flags.DEFINE_integer(
-      'evaluate_every', 1, 'Test after every so many rounds.', lower_bound=1
+    'evaluate_every', 1, 'Test after every so many rounds.', lower_bound=1
   )
   flags.DEFINE_integer(
-      'checkpoint_every', 10, 'Save after every so many rounds.', lower_bound=1
+    'checkpoint_every', 10, 'Save after every so many rounds.', lower_bound=1
   )
   _define_participation()
   _define_task()
@@ -114,39 +114,35 @@ def define() -> None:
 
 def _define_participation() -> None:
   flags.DEFINE_enum(
-      'participation', 'two_group', PARTICIPATION, 'Who takes part how often.'
+    'participation', 'two_group', PARTICIPATION, 'Who takes part how often.'
   )
+  flags.DEFINE_float('participation_rate', 0.1, 'Mean share of active clients.')
   flags.DEFINE_float(
-      'participation_rate', 0.1, 'Mean share of active clients.'
-  )
-  flags.DEFINE_float(
-      'participation_skew',
-      5.0,
-      'two_group: the first half takes part 1 + skew times as often.',
+    'participation_skew',
+    5.0,
+    'two_group: the first half takes part 1 + skew times as often.',
   )
 
 
 def _define_task() -> None:
   flags.DEFINE_string(
-      'data_dir', None, 'emnist, fashion_mnist: folder of the data files.'
+    'data_dir', None, 'emnist, fashion_mnist: folder of the data files.'
   )
   flags.DEFINE_string(
-      'partition', None, 'bipartite, dirichlet, iid or natural (emnist).'
+    'partition', None, 'bipartite, dirichlet, iid or natural (emnist).'
   )
   flags.DEFINE_integer('num_clients', None, 'N.', lower_bound=1)
   flags.DEFINE_float('gamma', None, 'bipartite: share of the majority.')
   flags.DEFINE_float(
-      'class_ratio', None, 'bipartite: share of its classes a client has.'
+    'class_ratio', None, 'bipartite: share of its classes a client has.'
   )
   flags.DEFINE_float('alpha', None, 'dirichlet: concentration.')
   flags.DEFINE_integer(
-      'examples_per_client', None, 'Mean examples of a client.', lower_bound=1
+    'examples_per_client', None, 'Mean examples of a client.', lower_bound=1
   )
+  flags.DEFINE_integer('batch_size', None, 'Of local training.', lower_bound=1)
   flags.DEFINE_integer(
-      'batch_size', None, 'Of local training.', lower_bound=1
-  )
-  flags.DEFINE_integer(
-      'local_epochs', None, 'Passes of local training.', lower_bound=1
+    'local_epochs', None, 'Passes of local training.', lower_bound=1
   )
   flags.DEFINE_string('model', None, 'The network, see the task.')
   flags.DEFINE_string('label_set', None, 'emnist: digits, byclass, balanced.')
@@ -154,16 +150,16 @@ def _define_task() -> None:
 
 def _define_fedsteer() -> None:
   flags.DEFINE_enum(
-      'estimator',
-      'paper',
-      ('paper', 'unbiased', 'stable'),
-      'Sets the next three flags, unless they are given.',
+    'estimator',
+    'paper',
+    ('paper', 'unbiased', 'stable'),
+    'Sets the next three flags, unless they are given.',
   )
   flags.DEFINE_string(
-      'coordinate_refresh', None, 'before_aggregation or after_aggregation.'
+    'coordinate_refresh', None, 'before_aggregation or after_aggregation.'
   )
   flags.DEFINE_string(
-      'correction_weighting', None, 'inverse_probability or self_normalized.'
+    'correction_weighting', None, 'inverse_probability or self_normalized.'
   )
   flags.DEFINE_float('correction_smoothing', None, 'In (0, 1].')
   flags.DEFINE_integer('core_set_size', None, 'k.')
@@ -175,18 +171,18 @@ def _define_fedsteer() -> None:
   flags.DEFINE_string('core_eligibility', None, 'frequent or received.')
   flags.DEFINE_string('client_weighting', None, 'known or examples.')
   flags.DEFINE_string(
-      'aggregation',
-      None,
-      'sketched_projection, server_projection, client_projection or dense.',
+    'aggregation',
+    None,
+    'sketched_projection, server_projection, client_projection or dense.',
   )
   flags.DEFINE_integer('sketch_size', None, 'Numbers in an update’s sketch.')
   flags.DEFINE_integer('sketch_seed', None, 'Of the sketch.')
   flags.DEFINE_integer('candidate_pool_size', None, 'Of the core selection.')
   flags.DEFINE_integer(
-      'enforce_core_every',
-      0,
-      'Core clients silent for so many rounds must take part; 0 for never.',
-      lower_bound=0,
+    'enforce_core_every',
+    0,
+    'Core clients silent for so many rounds must take part; 0 for never.',
+    lower_bound=0,
   )
 
 
@@ -229,8 +225,8 @@ def check(values: flags.FlagValues) -> None:
   for name, choice, needed in unused:
     if values[name].present:
       raise FlagError(
-          f'--{name} is used with --{choice}={needed} only, found'
-          f' --{choice}={values[choice].value}'
+        f'--{name} is used with --{choice}={needed} only, found'
+        f' --{choice}={values[choice].value}'
       )
   for name in (*COMMON_FLAGS, *TASK_FLAGS, *FEDSTEER_FLAGS):
     value = values[name].value
@@ -238,8 +234,8 @@ def check(values: flags.FlagValues) -> None:
       raise FlagError(f'--{name} must be a finite number, found {value}')
   if values.evaluate_every > values.rounds:
     raise FlagError(
-        f'--evaluate_every must be <= --rounds = {values.rounds}, found'
-        f' {values.evaluate_every}'
+      f'--evaluate_every must be <= --rounds = {values.rounds}, found'
+      f' {values.evaluate_every}'
     )
   core_set(values)
 
@@ -252,16 +248,14 @@ def core_set(values: flags.FlagValues) -> Optional[list[int]]:
     return [int(i) for i in values.core_set]
   except ValueError as e:
     raise FlagError(
-        '--core_set must be client ids separated by commas, found'
-        f' {",".join(values.core_set)}'
+      '--core_set must be client ids separated by commas, found'
+      f' {",".join(values.core_set)}'
     ) from e
 
 
 def given(values: flags.FlagValues, names: Sequence[str]) -> dict[str, Any]:
   """Returns the flags among `names` that have a value, as arguments."""
-  arguments = {
-      n: values[n].value for n in names if values[n].value is not None
-  }
+  arguments = {n: values[n].value for n in names if values[n].value is not None}
   if 'core_set' in arguments:
     arguments['core_set'] = core_set(values)
   return arguments

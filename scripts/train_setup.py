@@ -1,23 +1,24 @@
 """From flags to the parts of a training run."""
 
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import importlib.metadata
 import platform
-from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from absl import flags
 import numpy as np
 import tensorflow_federated as tff
-from absl import flags
 
-import tasks
+from fedsteer_tff import aggregators
 from fedsteer_tff import algorithms
 from fedsteer_tff import client_work
 from fedsteer_tff import participation
 from fedsteer_tff import programs
 from fedsteer_tff.programs import training_loop
 from scripts import train_flags
+import tasks
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy', 'keras')
 
@@ -57,24 +58,24 @@ def build(values: flags.FlagValues) -> Training:
     TypeError: Likewise.
   """
   task = tasks.load_task(
-      values.task,
-      seed=values.seed,
-      **train_flags.given(values, train_flags.TASK_FLAGS),
+    values.task,
+    seed=values.seed,
+    **train_flags.given(values, train_flags.TASK_FLAGS),
   )
   num_clients = len(task.client_datasets)
   population = participation.Population(
-      task.num_examples, _probabilities(values, num_clients)
+    task.num_examples, _probabilities(values, num_clients)
   )
   process = _build_process(values, task, num_clients)
   return Training(
-      task=task,
-      process=process,
-      sampler=participation.BernoulliSampler(
-          population.participation_probabilities, values.seed
-      ),
-      client_data_fn=_cohort_data(values, task, population),
-      forced_clients_fn=_forced_clients_fn(values),
-      state_bytes=algorithms.state_size_report(process),
+    task=task,
+    process=process,
+    sampler=participation.BernoulliSampler(
+      population.participation_probabilities, values.seed
+    ),
+    client_data_fn=_cohort_data(values, task, population),
+    forced_clients_fn=_forced_clients_fn(values),
+    state_bytes=algorithms.state_size_report(process),
   )
 
 
@@ -92,17 +93,17 @@ def versions() -> dict[str, str]:
 def _probabilities(values: flags.FlagValues, num_clients: int) -> np.ndarray:
   if values.participation == 'two_group':
     return participation.two_group_probabilities(
-        num_clients,
-        rate=values.participation_rate,
-        skew=values.participation_skew,
+      num_clients,
+      rate=values.participation_rate,
+      skew=values.participation_skew,
     )
   return participation.uniform_probabilities(
-      num_clients, rate=values.participation_rate
+    num_clients, rate=values.participation_rate
   )
 
 
 def _build_process(
-    values: flags.FlagValues, task: tasks.FederatedTask, num_clients: int
+  values: flags.FlagValues, task: tasks.FederatedTask, num_clients: int
 ) -> tff.learning.templates.LearningProcess:
   sgd = tff.learning.optimizers.build_sgdm
   build_fn = algorithms.build_fedavg
@@ -111,33 +112,37 @@ def _build_process(
     build_fn = algorithms.build_fedsteer
     arguments = train_flags.given(values, train_flags.FEDSTEER_FLAGS)
   return build_fn(
-      task.model_fn,
-      num_clients,
-      client_optimizer=sgd(values.client_learning_rate),
-      server_optimizer=sgd(values.server_learning_rate),
-      **arguments,
+    task.model_fn,
+    num_clients,
+    client_optimizer=sgd(values.client_learning_rate),
+    server_optimizer=sgd(values.server_learning_rate),
+    **arguments,
   )
 
 
 def _cohort_data(
-    values: flags.FlagValues,
-    task: tasks.FederatedTask,
-    population: participation.Population,
+  values: flags.FlagValues,
+  task: tasks.FederatedTask,
+  population: participation.Population,
 ) -> programs.CohortData:
+  # Kept: TensorFlow never frees all of a dataset, so that new ones in every
+  # round would let the memory grow. There are two for a client at most: one for
+  # its own probability and one for rounds in which it is forced.
+  @functools.cache
   def client_data(client_id: int, probability: float) -> Any:
     return client_work.build_client_data(
-        client_id,
-        task.client_datasets[client_id],
-        weight=float(population.weights[client_id]),
-        participation_probability=probability,
+      client_id,
+      task.client_datasets[client_id],
+      weight=float(population.weights[client_id]),
+      participation_probability=probability,
     )
 
   return programs.CohortData(
-      client_data,
-      padding=client_work.padding_client_data(task.element_spec),
-      capacity=programs.cohort_capacity(
-          population.participation_probabilities, _max_forced(values)
-      ),
+    client_data,
+    padding=client_work.padding_client_data(task.element_spec),
+    capacity=programs.cohort_capacity(
+      population.participation_probabilities, _max_forced(values)
+    ),
   )
 
 
@@ -148,11 +153,11 @@ def _max_forced(values: flags.FlagValues) -> int:
   core_set = train_flags.core_set(values)
   if core_set is not None:
     return len(core_set)
-  return values.core_set_size or 10
+  return values.core_set_size or aggregators.FedSteerFactory.core_set_size
 
 
 def _forced_clients_fn(
-    values: flags.FlagValues,
+  values: flags.FlagValues,
 ) -> Optional[training_loop.ForcedClientsFn]:
   if values.algorithm != 'fedsteer' or not values.enforce_core_every:
     return None
@@ -163,5 +168,5 @@ def _overdue(every: int, state: Any, round_num: int) -> Sequence[int]:
   del round_num  # The state counts for itself.
   status = algorithms.core_set_status(state)
   return participation.overdue_core_clients(
-      status.core_set, status.last_active, status.round_num, every
+    status.core_set, status.last_active, status.round_num, every
   )

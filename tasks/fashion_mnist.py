@@ -1,7 +1,9 @@
 """Fashion-MNIST from idx files, or through Keras."""
 
 import gzip
+import math
 import os
+import struct
 from typing import Optional
 
 import numpy as np
@@ -88,9 +90,11 @@ def read_idx(path: str) -> np.ndarray:
         f' {content[:4]!r}'
     )
   start = 4 + 4 * content[3]
-  shape = np.frombuffer(content[4:start], '>u4').astype(np.int64)
-  expected = start + int(np.prod(shape))
-  if len(shape) != content[3] or len(content) != expected:
+  if len(content) < start:
+    raise ValueError(f'{path} must be complete, found {len(content)} bytes')
+  shape = struct.unpack(f'>{content[3]}I', content[4:start])
+  expected = start + math.prod(shape)
+  if len(content) != expected:
     raise ValueError(
         f'{path} must have {expected} bytes, found {len(content)}: download it'
         ' again'

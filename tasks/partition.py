@@ -4,11 +4,12 @@ Every rule returns indices into the given labels, uses an index at most once,
 gives every client at least one example, and depends on its seed alone.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import math
 import numbers
-from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Optional
+from typing import Union
 
 import numpy as np
 

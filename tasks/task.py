@@ -1,9 +1,11 @@
 """One interface for all tasks, and how a task is put together from arrays."""
 
+from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
 import numbers
-from collections.abc import Callable, Mapping
-from typing import Any, Optional
+from typing import Any
+from typing import Optional
 
 import numpy as np
 import tensorflow as tf

@@ -5,7 +5,7 @@ import os
 import psutil
 
 # TensorFlow reads it when it is imported, which the tests do later.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 
 def pytest_unconfigure():
@@ -17,7 +17,7 @@ def pytest_unconfigure():
   executors = [
     child
     for child in psutil.Process().children()
-    if child.name().startswith("worker_binary")
+    if child.name().startswith('worker_binary')
   ]
   for executor in executors:
     executor.kill()

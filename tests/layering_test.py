@@ -11,12 +11,12 @@ import pytest
 
 from tests import source_tree
 
-_SUBSPACE = "fedsteer_tff.subspace"
-_PARTICIPATION = "fedsteer_tff.participation"
-_AGGREGATORS = "fedsteer_tff.aggregators"
-_CLIENT_WORK = "fedsteer_tff.client_work"
-_ALGORITHMS = "fedsteer_tff.algorithms"
-_PROGRAMS = "fedsteer_tff.programs"
+_SUBSPACE = 'fedsteer_tff.subspace'
+_PARTICIPATION = 'fedsteer_tff.participation'
+_AGGREGATORS = 'fedsteer_tff.aggregators'
+_CLIENT_WORK = 'fedsteer_tff.client_work'
+_ALGORITHMS = 'fedsteer_tff.algorithms'
+_PROGRAMS = 'fedsteer_tff.programs'
 _FOUNDATIONS = (_SUBSPACE, _PARTICIPATION)
 _MIDDLE = (*_FOUNDATIONS, _AGGREGATORS, _CLIENT_WORK)
 
@@ -30,31 +30,31 @@ _ALLOWED = {
   _CLIENT_WORK: _FOUNDATIONS,
   _ALGORITHMS: _MIDDLE,
   _PROGRAMS: (*_MIDDLE, _ALGORITHMS),
-  "fedsteer_tff": (*_MIDDLE, _ALGORITHMS, _PROGRAMS),
-  "tasks": ("fedsteer_tff", *_MIDDLE, _ALGORITHMS),
-  "scripts": ("fedsteer_tff", *_MIDDLE, _ALGORITHMS, _PROGRAMS, "tasks"),
+  'fedsteer_tff': (*_MIDDLE, _ALGORITHMS, _PROGRAMS),
+  'tasks': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS),
+  'scripts': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS, _PROGRAMS, 'tasks'),
 }
 
-_LEARNING = "tensorflow_federated.learning"
-_NO_TFF = ("tensorflow_federated",)
-_TOP_PACKAGES = ("fedsteer_tff", "scripts", "tasks")
+_LEARNING = 'tensorflow_federated.learning'
+_NO_TFF = ('tensorflow_federated',)
+_TOP_PACKAGES = ('fedsteer_tff', 'scripts', 'tasks')
 
 # What a layer must not use of other projects. `tff.learning` of the
 # aggregators is what they stay below: no models, no processes.
 _FORBIDDEN = {
   _SUBSPACE: _NO_TFF,
-  _PARTICIPATION: (*_NO_TFF, "tensorflow", "keras", "jax", "pandas"),
+  _PARTICIPATION: (*_NO_TFF, 'tensorflow', 'keras', 'jax', 'pandas'),
   _AGGREGATORS: tuple(
-    f"{_LEARNING}.{name}"
-    for name in ("algorithms", "models", "programs", "templates")
+    f'{_LEARNING}.{name}'
+    for name in ('algorithms', 'models', 'programs', 'templates')
   ),
   # It has to work without TensorFlow Federated.
-  "fedsteer_tff._version_check": (*_NO_TFF, "tensorflow", "numpy"),
+  'fedsteer_tff._version_check': (*_NO_TFF, 'tensorflow', 'numpy'),
 }
 
 
 def _within(name: str, prefix: str) -> bool:
-  return name == prefix or name.startswith(prefix + ".")
+  return name == prefix or name.startswith(prefix + '.')
 
 
 def _layer(module: str) -> str:
@@ -82,9 +82,9 @@ def _used_names(source: str, file: pathlib.PurePath) -> set[str]:
   }
   for node in ast.walk(tree):
     if isinstance(node, ast.Attribute):
-      head, _, rest = ast.unparse(node).partition(".")
+      head, _, rest = ast.unparse(node).partition('.')
       if head in aliases:
-        names.add(f"{aliases[head]}.{rest}")
+        names.add(f'{aliases[head]}.{rest}')
   return names
 
 
@@ -94,10 +94,10 @@ def _violations(source: str, file: pathlib.PurePath) -> list[str]:
   layer = _layer(module)
   found = set()
   for name in source_tree.imported_modules(source, file):
-    if _within(name, "tests"):
+    if _within(name, 'tests'):
       found.add(name)
     elif any(
-      _within(name, top) for top in ("fedsteer_tff", "tasks", "scripts")
+      _within(name, top) for top in ('fedsteer_tff', 'tasks', 'scripts')
     ):
       target = _layer(name)
       if target not in (layer, *_ALLOWED[layer]):
@@ -112,81 +112,81 @@ def _violations(source: str, file: pathlib.PurePath) -> list[str]:
 _SOURCES = [
   file
   for file in source_tree.python_files()
-  if len(file.parts) > 1 and file.parts[0] != "tests"
+  if len(file.parts) > 1 and file.parts[0] != 'tests'
 ]
 
 
-@pytest.mark.parametrize("file", _SOURCES, ids=str)
+@pytest.mark.parametrize('file', _SOURCES, ids=str)
 def test_imports_point_downwards(file):
-  source = (source_tree.ROOT / file).read_text(encoding="utf-8")
+  source = (source_tree.ROOT / file).read_text(encoding='utf-8')
   assert not _violations(source, file)
 
 
 def test_version_check_imports_nothing_of_the_repository():
-  file = pathlib.PurePath("fedsteer_tff/_version_check.py")
+  file = pathlib.PurePath('fedsteer_tff/_version_check.py')
   assert not source_tree.imported_files(file)
 
 
 @pytest.mark.parametrize(
-  ("file", "source", "violations"),
+  ('file', 'source', 'violations'),
   [
     (
-      "fedsteer_tff/subspace/new.py",
-      "import tensorflow_federated as tff",
-      ["tensorflow_federated"],
+      'fedsteer_tff/subspace/new.py',
+      'import tensorflow_federated as tff',
+      ['tensorflow_federated'],
     ),
     (
-      "fedsteer_tff/subspace/new.py",
-      "def f():\n  from fedsteer_tff import participation",
-      ["fedsteer_tff.participation"],
+      'fedsteer_tff/subspace/new.py',
+      'def f():\n  from fedsteer_tff import participation',
+      ['fedsteer_tff.participation'],
     ),
-    ("fedsteer_tff/subspace/new.py", "import tensorflow as tf", []),
+    ('fedsteer_tff/subspace/new.py', 'import tensorflow as tf', []),
     (
-      "fedsteer_tff/subspace/new.py",
-      "from fedsteer_tff.subspace import projection",
+      'fedsteer_tff/subspace/new.py',
+      'from fedsteer_tff.subspace import projection',
       [],
     ),
     (
-      "fedsteer_tff/participation/new.py",
-      "from tensorflow import linalg",
-      ["tensorflow"],
+      'fedsteer_tff/participation/new.py',
+      'from tensorflow import linalg',
+      ['tensorflow'],
     ),
-    ("fedsteer_tff/participation/new.py", "import numpy as np", []),
+    ('fedsteer_tff/participation/new.py', 'import numpy as np', []),
     (
-      "fedsteer_tff/aggregators/new.py",
-      "import tensorflow_federated as f\nx = f.learning.models.ModelWeights",
-      ["tensorflow_federated.learning.models"],
+      'fedsteer_tff/aggregators/new.py',
+      'import tensorflow_federated as f\nx = f.learning.models.ModelWeights',
+      ['tensorflow_federated.learning.models'],
     ),
     (
-      "fedsteer_tff/aggregators/new.py",
-      "import tensorflow_federated as tff\nx = tff.aggregators.SumFactory()",
+      'fedsteer_tff/aggregators/new.py',
+      'import tensorflow_federated as tff\nx = tff.aggregators.SumFactory()',
       [],
     ),
     (
-      "fedsteer_tff/aggregators/new.py",
-      "from ..client_work import identified",
-      ["fedsteer_tff.client_work.identified"],
+      'fedsteer_tff/aggregators/new.py',
+      'from ..client_work import identified',
+      ['fedsteer_tff.client_work.identified'],
     ),
     (
-      "fedsteer_tff/client_work/new.py",
-      "from fedsteer_tff.algorithms import fedsteer",
-      ["fedsteer_tff.algorithms.fedsteer"],
+      'fedsteer_tff/client_work/new.py',
+      'from fedsteer_tff.algorithms import fedsteer',
+      ['fedsteer_tff.algorithms.fedsteer'],
     ),
     (
-      "fedsteer_tff/algorithms/new.py",
-      "import fedsteer_tff.programs",
-      ["fedsteer_tff.programs"],
+      'fedsteer_tff/algorithms/new.py',
+      'import fedsteer_tff.programs',
+      ['fedsteer_tff.programs'],
     ),
-    ("fedsteer_tff/algorithms/new.py", "import fedsteer_tff", ["fedsteer_tff"]),
-    ("fedsteer_tff/programs/new.py", "import scripts.train", ["scripts.train"]),
-    ("fedsteer_tff/programs/new.py", "import tasks.digits", ["tasks.digits"]),
-    ("tasks/new.py", "from tests import source_tree", ["tests.source_tree"]),
-    ("scripts/new.py", "import tasks\nimport fedsteer_tff.programs", []),
+    ('fedsteer_tff/algorithms/new.py', 'import fedsteer_tff', ['fedsteer_tff']),
+    ('fedsteer_tff/programs/new.py', 'import scripts.train', ['scripts.train']),
+    ('fedsteer_tff/programs/new.py', 'import tasks.digits', ['tasks.digits']),
+    ('tasks/new.py', 'from tests import source_tree', ['tests.source_tree']),
+    ('scripts/new.py', 'import tasks\nimport fedsteer_tff.programs', []),
   ],
 )
 def test_checker_finds_upward_imports(file, source, violations):
   assert _violations(source, pathlib.PurePath(file)) == violations
 
 
-if __name__ == "__main__":
+if __name__ == '__main__':
   raise SystemExit(pytest.main([__file__]))

@@ -5,14 +5,14 @@ import pathlib
 from typing import Optional
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-_TOP_FOLDERS = ("fedsteer_tff", "scripts", "tasks", "tests")
+_TOP_FOLDERS = ('fedsteer_tff', 'scripts', 'tasks', 'tests')
 
 
 def python_files() -> list[pathlib.PurePath]:
   """Returns the paths of all Python files, relative to the root, sorted."""
-  files = list(ROOT.glob("*.py"))
+  files = list(ROOT.glob('*.py'))
   for folder in _TOP_FOLDERS:
-    files.extend((ROOT / folder).rglob("*.py"))
+    files.extend((ROOT / folder).rglob('*.py'))
   return sorted(file.relative_to(ROOT) for file in files)
 
 
@@ -22,8 +22,8 @@ def module_file(module: str) -> Optional[pathlib.PurePath]:
   Args:
     module: A dotted name. The name of a package stands for its `__init__.py`.
   """
-  path = pathlib.PurePath(*module.split("."))
-  for file in (path.with_suffix(".py"), path / "__init__.py"):
+  path = pathlib.PurePath(*module.split('.'))
+  for file in (path.with_suffix('.py'), path / '__init__.py'):
     if file.parts[0] in _TOP_FOLDERS and (ROOT / file).is_file():
       return file
   return None
@@ -31,8 +31,8 @@ def module_file(module: str) -> Optional[pathlib.PurePath]:
 
 def module_name(file: pathlib.PurePath) -> str:
   """Returns the dotted name that `file` is imported by."""
-  parts = file.with_suffix("").parts
-  return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+  parts = file.with_suffix('').parts
+  return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
 
 
 def imported_modules(source: str, file: pathlib.PurePath) -> set[str]:
@@ -51,15 +51,15 @@ def imported_modules(source: str, file: pathlib.PurePath) -> set[str]:
     if isinstance(node, ast.Import):
       names.update(alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-      base = node.module or ""
+      base = node.module or ''
       if node.level:
         package = file.parts[: len(file.parts) - node.level]
-        base = ".".join((*package, *filter(None, [base])))
+        base = '.'.join((*package, *filter(None, [base])))
       for alias in node.names:
-        member = f"{base}.{alias.name}"
+        member = f'{base}.{alias.name}'
         if module_file(member):
           names.add(member)
-        elif base.split(".")[0] in _TOP_FOLDERS:
+        elif base.split('.')[0] in _TOP_FOLDERS:
           names.add(base)
         else:
           names.update((base, member))
@@ -76,12 +76,12 @@ def imported_files(file: pathlib.PurePath) -> set[pathlib.PurePath]:
     ValueError: If the import of a module of this repository has no file.
   """
   files = set()
-  source = (ROOT / file).read_text(encoding="utf-8")
+  source = (ROOT / file).read_text(encoding='utf-8')
   for module in imported_modules(source, file):
-    if module.split(".")[0] not in _TOP_FOLDERS:
+    if module.split('.')[0] not in _TOP_FOLDERS:
       continue
     imported = module_file(module)
     if imported is None:
-      raise ValueError(f"{file} imports {module}, which has no file")
+      raise ValueError(f'{file} imports {module}, which has no file')
     files.add(imported)
   return files - {file}

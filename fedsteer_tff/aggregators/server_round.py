@@ -129,18 +129,19 @@ def run_round(
   new['baseline'] = subspace.updated_baseline(
     state['baseline'], cohort, cohort.fresh
   )
-  new['coordinates'] = _scatter(
-    state['coordinates'], owners, cohort.fresh, first
-  )
-  slots = gathered['core_slot'][:, tf.newaxis]
-  new['core_updates'] = tf.tensor_scatter_nd_update(
-    state['core_updates'], slots, gathered['core_update']
-  )
-  new['core_round'] = tf.tensor_scatter_nd_update(
-    state['core_round'],
-    slots,
-    tf.fill(tf.shape(gathered['core_slot']), state['round_num']),
-  )
+  slots = gathered['core_slot']
+  if config.spec.core_set_size:  # TensorFlow cannot scatter into nothing.
+    new['coordinates'] = _scatter(
+      state['coordinates'], owners, cohort.fresh, first
+    )
+    new['core_updates'] = tf.tensor_scatter_nd_update(
+      state['core_updates'], slots[:, tf.newaxis], gathered['core_update']
+    )
+    new['core_round'] = tf.tensor_scatter_nd_update(
+      state['core_round'],
+      slots[:, tf.newaxis],
+      tf.fill(tf.shape(slots), state['round_num']),
+    )
   metrics = _metrics(config, state, new, gathered, cohort, population_weight)
   if config.selects:
     new = _select_if_due(config, state, new, gathered, first)

@@ -1,8 +1,8 @@
 """Which clients take part in which round."""
 
+from collections.abc import Sequence
 import dataclasses
 import numbers
-from collections.abc import Sequence
 
 import numpy as np
 

@@ -1,23 +1,21 @@
 """What a run writes while it trains; each usable by itself."""
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+import os
 from typing import Any, Optional
 
 import tensorflow as tf
 
-from fedsteer_tff.programs import (
-  checkpoints,
-  files,
-  metrics_table,
-  training_loop,
-)
+from fedsteer_tff.programs import checkpoints
+from fedsteer_tff.programs import files
+from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import training_loop
 
 
 def round_row(
-    result: training_loop.RoundResult,
-    evaluation_names: Iterable[str] = ('loss', 'accuracy'),
+  result: training_loop.RoundResult,
+  evaluation_names: Iterable[str] = ('loss', 'accuracy'),
 ) -> OrderedDict:
   """Returns a round as one flat row.
 
@@ -54,11 +52,11 @@ class MetricsCsv(training_loop.Callback):
   """
 
   def __init__(
-      self,
-      path: files.PathLike,
-      *,
-      evaluation_names: Iterable[str] = ('loss', 'accuracy'),
-      extra_columns: Optional[Mapping[str, Callable[[], Any]]] = None,
+    self,
+    path: files.PathLike,
+    *,
+    evaluation_names: Iterable[str] = ('loss', 'accuracy'),
+    extra_columns: Optional[Mapping[str, Callable[[], Any]]] = None,
   ):
     """Does not touch the file system.
 
@@ -93,11 +91,11 @@ class TensorBoard(training_loop.Callback):
   """
 
   def __init__(
-      self,
-      log_dir: files.PathLike,
-      *,
-      flush_every: int = 10,
-      train_names: Iterable[str] = ('loss', 'accuracy'),
+    self,
+    log_dir: files.PathLike,
+    *,
+    flush_every: int = 10,
+    train_names: Iterable[str] = ('loss', 'accuracy'),
   ):
     """Does not touch the file system.
 

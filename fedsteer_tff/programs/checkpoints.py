@@ -1,10 +1,10 @@
 """Checkpoints of a learning process on `tff.program`'s state manager."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -26,11 +26,11 @@ class Checkpoints:
   """
 
   def __init__(
-      self,
-      directory: files.PathLike,
-      *,
-      keep: int = 2,
-      warn: Optional[Callable[[str], None]] = None,
+    self,
+    directory: files.PathLike,
+    *,
+    keep: int = 2,
+    warn: Optional[Callable[[str], None]] = None,
   ):
     """Creates the folder if needed and removes unfinished states from it.
 
@@ -47,7 +47,7 @@ class Checkpoints:
     self._directory = os.fspath(directory)
     self._warn = warn
     self._manager = tff.program.FileProgramStateManager(
-        self._directory, keep_total=keep, keep_first=False
+      self._directory, keep_total=keep, keep_first=False
     )
     for name in os.listdir(self._directory):
       if _UNFINISHED.fullmatch(name):
@@ -65,9 +65,7 @@ class Checkpoints:
     # Plain leaves: the manager keeps no container types, `restore` puts the
     # leaves back into them.
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
-    asyncio.run(
-        self._manager.save([np.int64(round_num), *leaves], round_num)
-    )
+    asyncio.run(self._manager.save([np.int64(round_num), *leaves], round_num))
 
   def rounds(self) -> list[int]:
     """Returns the round numbers of the states that are there, oldest first."""
@@ -90,36 +88,36 @@ class Checkpoints:
     for round_num in reversed(rounds):
       try:
         stored_round, *leaves = asyncio.run(
-            self._manager.load(round_num, [np.int64(0), *expected])
+          self._manager.load(round_num, [np.int64(0), *expected])
         )
         self._check_leaves(leaves, expected)
       except Exception as e:  # Damage has as many types as TensorFlow readers.
         if self._warn is not None:
           first_line = (str(e).splitlines() or [type(e).__name__])[0]
           self._warn(
-              f'the checkpoint of round {round_num} in {self._directory} cannot'
-              f' be read and is set aside: {first_line}'
+            f'the checkpoint of round {round_num} in {self._directory} cannot'
+            f' be read and is set aside: {first_line}'
           )
         self._set_aside(round_num)
         continue
       return tf.nest.pack_sequence_as(like, leaves), int(stored_round)
     if rounds:
       raise ValueError(
-          f'{self._directory} must hold a checkpoint that can be read, found'
-          f' none among those of rounds {rounds}'
+        f'{self._directory} must hold a checkpoint that can be read, found'
+        f' none among those of rounds {rounds}'
       )
     return None
 
   def _check_leaves(
-      self, leaves: Sequence[Any], expected: Sequence[np.ndarray]
+    self, leaves: Sequence[Any], expected: Sequence[np.ndarray]
   ) -> None:
     """Raises `ValueError` if the leaves are not those of the same process."""
     for i, (leaf, like) in enumerate(zip(leaves, expected)):
       leaf = np.asarray(leaf)
       if leaf.dtype != like.dtype or leaf.shape != like.shape:
         raise ValueError(
-            f'leaf {i} of the state must be {like.dtype}{list(like.shape)},'
-            f' found {leaf.dtype}{list(leaf.shape)}'
+          f'leaf {i} of the state must be {like.dtype}{list(like.shape)},'
+          f' found {leaf.dtype}{list(leaf.shape)}'
         )
 
   def _set_aside(self, round_num: int) -> None:

@@ -1,7 +1,7 @@
 """From a round's cohort to the client data that `process.next` takes."""
 
-import math
 from collections.abc import Callable, Sequence
+import math
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,11 @@ class CohortData:
   """Client data of a cohort, filled up to a constant number of clients."""
 
   def __init__(
-      self,
-      client_data_fn: Callable[[int, float], Any],
-      *,
-      padding: Any = None,
-      capacity: int = 0,
+    self,
+    client_data_fn: Callable[[int, float], Any],
+    *,
+    padding: Any = None,
+    capacity: int = 0,
   ):
     """Keeps the arguments.
 
@@ -65,11 +65,10 @@ class CohortData:
   def __call__(self, cohort: participation.Cohort) -> Sequence[Any]:
     """Returns the list of client data for `process.next`."""
     data = [
-        self._client_data_fn(int(client_id), float(probability))
-        for client_id, probability in zip(
-            cohort.client_ids,
-            cohort.participation_probabilities
-        )
+      self._client_data_fn(int(client_id), float(probability))
+      for client_id, probability in zip(
+        cohort.client_ids, cohort.participation_probabilities
+      )
     ]
     if self._padding is not None:
       data.extend([self._padding] * (self._capacity - len(data)))

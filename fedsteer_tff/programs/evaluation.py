@@ -13,8 +13,8 @@ _COUNTS = ('num_examples', 'num_batches')
 
 
 def build_evaluation(
-    model_fn: Callable[[], tff.learning.models.VariableModel],
-    test_dataset: tf.data.Dataset,
+  model_fn: Callable[[], tff.learning.models.VariableModel],
+  test_dataset: tf.data.Dataset,
 ) -> EvaluateFn:
   """Returns a function that judges model weights on a test set.
 
@@ -41,8 +41,8 @@ def build_evaluation(
   # Keras finalizers are `tf.function`s that make a metric, and so can run only
   # once; what they wrap has no such limit.
   finalizers = {
-      name: getattr(finalizer, 'python_function', finalizer)
-      for name, finalizer in model.metric_finalizers().items()
+    name: getattr(finalizer, 'python_function', finalizer)
+    for name, finalizer in model.metric_finalizers().items()
   }
 
   @tf.function(input_signature=[test_dataset.element_spec])
@@ -56,18 +56,18 @@ def build_evaluation(
       forward(batch)
     metrics = model.report_local_unfinalized_metrics()
     return OrderedDict(
-        (name, float(finalizers[name](value)))
-        for name, value in metrics.items()
-        if name not in _COUNTS
+      (name, float(finalizers[name](value)))
+      for name, value in metrics.items()
+      if name not in _COUNTS
     )
 
   return evaluate
 
 
 def seeded_initial_state(
-    process: tff.learning.templates.LearningProcess,
-    model_fn: Callable[[], tff.learning.models.VariableModel],
-    seed: int,
+  process: tff.learning.templates.LearningProcess,
+  model_fn: Callable[[], tff.learning.models.VariableModel],
+  seed: int,
 ):
   """Returns the process's initial state with weights drawn from a seed.
 
@@ -88,5 +88,5 @@ def seeded_initial_state(
   tf.keras.utils.set_random_seed(seed)
   weights = tff.learning.models.ModelWeights.from_model(model_fn())
   return process.set_model_weights(
-      state, tf.nest.map_structure(lambda v: v.numpy(), weights)
+    state, tf.nest.map_structure(lambda v: v.numpy(), weights)
   )

@@ -1,8 +1,8 @@
 """Writing files so that a reader never sees half of one."""
 
+from collections.abc import Mapping
 import json
 import os
-from collections.abc import Mapping
 from typing import Any, Union
 
 PathLike = Union[str, os.PathLike]
@@ -55,6 +55,6 @@ def read_json(path: PathLike) -> dict[str, Any]:
     raise ValueError(f'{path} must hold JSON, found: {e}') from e
   if not isinstance(value, dict):
     raise ValueError(
-        f'{path} must hold a JSON object, found a {type(value).__name__}'
+      f'{path} must hold a JSON object, found a {type(value).__name__}'
     )
   return value

@@ -9,6 +9,7 @@ otherwise fragment its heap), and ending with its parent however that ends.
 """
 
 import atexit
+from collections.abc import Iterator
 import contextlib
 import os
 import socket
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from typing import Optional
 
 import grpc
@@ -26,9 +26,9 @@ from fedsteer_tff.programs import files
 
 _MAX_MESSAGE_BYTES = 2 * 1000 * 1000 * 1000
 _CHANNEL_OPTIONS = [
-    ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
-    ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
-    ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
+  ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
+  ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
+  ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
 ]
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
@@ -63,10 +63,10 @@ class LocalRuntime:
   """
 
   def __init__(
-      self,
-      *,
-      max_concurrent_calls: int = -1,
-      log_path: Optional[files.PathLike] = None,
+    self,
+    *,
+    max_concurrent_calls: int = -1,
+    log_path: Optional[files.PathLike] = None,
   ):
     """Starts the child process and waits until it answers.
 
@@ -86,7 +86,7 @@ class LocalRuntime:
     self._temporary_log = None
     if log_path is None:
       self._temporary_log = tempfile.NamedTemporaryFile(
-          prefix='tff_worker_', suffix='.log'
+        prefix='tff_worker_', suffix='.log'
       )
       log_path = self._temporary_log.name
     self._log_path = os.fspath(log_path)
@@ -107,13 +107,13 @@ class LocalRuntime:
   def activate(self) -> Iterator['LocalRuntime']:
     """Runs TFF computations here inside the block; stops at its end."""
     factory = tff.framework.ResourceManagingExecutorFactory(
-        self._create_executor
+      self._create_executor
     )
     context = tff.framework.SyncExecutionContext(
-        executor_fn=factory,
-        compiler_fn=tff.backends.native.desugar_and_transform_to_native,
-        transform_args=tff.tensorflow.transform_args,
-        transform_result=tff.tensorflow.transform_result,
+      executor_fn=factory,
+      compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+      transform_args=tff.tensorflow.transform_args,
+      transform_result=tff.tensorflow.transform_result,
     )
     try:
       with tff.framework.get_context_stack().install(context):
@@ -138,45 +138,45 @@ class LocalRuntime:
   def _start(self) -> None:
     """Starts the child and connects to it."""
     binary = os.path.join(
-        os.path.dirname(tff.__file__), 'data', 'worker_binary'
+      os.path.dirname(tff.__file__), 'data', 'worker_binary'
     )
     if not os.path.isfile(binary):
       raise LocalRuntimeError(
-          f'tensorflow_federated must contain data/worker_binary, found none'
-          f' at {binary}'
+        f'tensorflow_federated must contain data/worker_binary, found none'
+        f' at {binary}'
       )
     with socket.socket() as s:
       s.bind(('localhost', 0))
       port = s.getsockname()[1]
     with open(self._log_path, 'ab') as log:
       self._process = subprocess.Popen(
-          [
-              sys.executable,
-              '-I',
-              '-S',
-              '-c',
-              _LAUNCHER,
-              str(os.getpid()),
-              binary,
-              f'--port={port}',
-              f'--max_concurrent_computation_calls={self._max_concurrent_calls}',
-          ],
-          stdin=subprocess.DEVNULL,
-          stdout=log,
-          stderr=subprocess.STDOUT,
-          start_new_session=True,
-          env={'MALLOC_ARENA_MAX': '1', **os.environ},
+        [
+          sys.executable,
+          '-I',
+          '-S',
+          '-c',
+          _LAUNCHER,
+          str(os.getpid()),
+          binary,
+          f'--port={port}',
+          f'--max_concurrent_computation_calls={self._max_concurrent_calls}',
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env={'MALLOC_ARENA_MAX': '1', **os.environ},
       )
     self._stub = tff.framework.RemoteExecutorGrpcStub(
-        grpc.insecure_channel(f'localhost:{port}', _CHANNEL_OPTIONS)
+      grpc.insecure_channel(f'localhost:{port}', _CHANNEL_OPTIONS)
     )
     deadline = time.monotonic() + _START_SECONDS
     while not self._stub.is_ready:
       self._check_alive()
       if time.monotonic() > deadline:
         raise LocalRuntimeError(
-            f'the TFF runtime must answer within {_START_SECONDS:.0f} s,'
-            f' found no answer; its output: {self._log_path}'
+          f'the TFF runtime must answer within {_START_SECONDS:.0f} s,'
+          f' found no answer; its output: {self._log_path}'
         )
       time.sleep(0.05)
 
@@ -185,9 +185,9 @@ class LocalRuntime:
     code = self._process.poll()
     if code is not None:
       raise LocalRuntimeError(
-          'the TFF runtime must stay alive, found that its process'
-          f' {self._process.pid} ended with code {code}; its output:'
-          f' {self._log_path}'
+        'the TFF runtime must stay alive, found that its process'
+        f' {self._process.pid} ended with code {code}; its output:'
+        f' {self._log_path}'
       )
 
   def _create_executor(self, cardinalities) -> tff.framework.RemoteExecutor:

@@ -1,9 +1,9 @@
 """A CSV file with one row a round that survives a killed process."""
 
+from collections.abc import Mapping, Sequence
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
 from fedsteer_tff.programs import files
@@ -66,9 +66,9 @@ class MetricsTable:
     kept = [r for r in rows if int(r['round']) <= num_rounds]
     if [int(r['round']) for r in kept] != list(range(1, num_rounds + 1)):
       raise ValueError(
-          f'{self._path} must hold one row for each of the {num_rounds} rounds'
-          f' before the checkpoint, found {len(kept)} of them; it was changed'
-          ' after the run wrote it'
+        f'{self._path} must hold one row for each of the {num_rounds} rounds'
+        f' before the checkpoint, found {len(kept)} of them; it was changed'
+        ' after the run wrote it'
       )
     if not os.path.exists(self._path):
       return
@@ -94,15 +94,15 @@ class MetricsTable:
     if self._columns is None:
       self._columns = list(row)
       files.write_text(
-          self._path,
-          _line(self._columns) + _line([_format(v) for v in row.values()]),
+        self._path,
+        _line(self._columns) + _line([_format(v) for v in row.values()]),
       )
       return
     if set(row) != set(self._columns):
       differing = sorted(set(row) ^ set(self._columns))
       raise ValueError(
-          f'row must have the columns of {self._path}, found a difference in'
-          f' {differing}'
+        f'row must have the columns of {self._path}, found a difference in'
+        f' {differing}'
       )
     with open(self._path, 'a', encoding='utf-8', newline='') as f:
       f.write(_line([_format(row[c]) for c in self._columns]))

@@ -14,11 +14,11 @@ Opening it says which of three things is to be done: start, go on, or nothing.
 Everything else is refused, so that no result is ever overwritten by mistake.
 """
 
+from collections.abc import Collection, Mapping
 import contextlib
 import enum
 import fcntl
 import os
-from collections.abc import Collection, Mapping
 from typing import Any, Optional
 
 from fedsteer_tff.programs import files
@@ -83,11 +83,11 @@ class RunDirectory:
     return os.path.join(self._path, 'tensorboard')
 
   def open(
-      self,
-      config: Mapping[str, Any],
-      *,
-      may_grow: Optional[str] = None,
-      may_change: Collection[str] = (),
+    self,
+    config: Mapping[str, Any],
+    *,
+    may_grow: Optional[str] = None,
+    may_change: Collection[str] = (),
   ) -> RunStatus:
     """Checks the folder against `config` and locks it for this process.
 
@@ -111,22 +111,22 @@ class RunDirectory:
     """
     if os.path.exists(self._path) and not os.path.isdir(self._path):
       raise RunDirectoryError(
-          f'output_dir must be a folder, found a file: {self._path}'
+        f'output_dir must be a folder, found a file: {self._path}'
       )
     is_run = os.path.isfile(self._config_path)
     if os.path.isdir(self._path) and not is_run:
       found = sorted(set(os.listdir(self._path)) - {_LOCK, f'{_CONFIG}.tmp'})
       if found:
         raise RunDirectoryError(
-            'output_dir must be new, empty or the folder of a run, found'
-            f' {self._path} without {_CONFIG} but with {found[0]}'
+          'output_dir must be new, empty or the folder of a run, found'
+          f' {self._path} without {_CONFIG} but with {found[0]}'
         )
     try:
       os.makedirs(self._path, exist_ok=True)
       self._acquire_lock()
     except OSError as e:
       raise RunDirectoryError(
-          f'output_dir must be a folder that can be written, found: {e}'
+        f'output_dir must be a folder that can be written, found: {e}'
       ) from e
     try:
       return self._status(config, may_grow, may_change)
@@ -135,7 +135,7 @@ class RunDirectory:
       raise
 
   def commit(
-      self, config: Mapping[str, Any], versions: Mapping[str, str]
+    self, config: Mapping[str, Any], versions: Mapping[str, str]
   ) -> None:
     """Writes the configuration: from now on the folder is that of a run.
 
@@ -145,7 +145,7 @@ class RunDirectory:
     """
     content = {'flags': dict(config), 'versions': dict(versions)}
     if not os.path.isfile(self._config_path) or content != files.read_json(
-        self._config_path
+      self._config_path
     ):
       files.write_json(self._config_path, content)
 
@@ -177,10 +177,10 @@ class RunDirectory:
     return os.path.join(self._path, _CONFIG)
 
   def _status(
-      self,
-      config: Mapping[str, Any],
-      may_grow: Optional[str],
-      may_change: Collection[str],
+    self,
+    config: Mapping[str, Any],
+    may_grow: Optional[str],
+    may_change: Collection[str],
   ) -> RunStatus:
     """Returns what the locked folder holds."""
     if not os.path.isfile(self._config_path):
@@ -201,17 +201,17 @@ class RunDirectory:
     except BlockingIOError as e:
       lock.close()
       raise RunDirectoryError(
-          'output_dir must not be in use, found another process that is'
-          f' training in {self._path}'
+        'output_dir must not be in use, found another process that is'
+        f' training in {self._path}'
       ) from e
     self._lock = lock
 
   def _check_unchanged(
-      self,
-      stored: Mapping[str, Any],
-      config: Mapping[str, Any],
-      may_grow: Optional[str],
-      may_change: Collection[str],
+    self,
+    stored: Mapping[str, Any],
+    config: Mapping[str, Any],
+    may_grow: Optional[str],
+    may_change: Collection[str],
   ) -> None:
     """Raises `RunDirectoryError` that names every entry that differs."""
     changed = []
@@ -225,6 +225,6 @@ class RunDirectory:
     if changed:
       growth = f' (--{may_grow} may only be raised)' if may_grow else ''
       raise RunDirectoryError(
-          f'the run in {self._path} has another configuration:'
-          f' {"; ".join(changed)}{growth}; choose another output_dir'
+        f'the run in {self._path} has another configuration:'
+        f' {"; ".join(changed)}{growth}; choose another output_dir'
       )

@@ -10,10 +10,10 @@ The loop holds nothing but the state and the number of the round: with both
 restored it goes on exactly as it would have.
 """
 
-import dataclasses
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+import time
 from typing import Any, Optional, Protocol
 
 import numpy as np
@@ -82,7 +82,7 @@ class Sampler(Protocol):
   """What the loop needs of a sampler; see `participation.BernoulliSampler`."""
 
   def cohort(
-      self, round_num: int, forced_clients: Sequence[int] = ()
+    self, round_num: int, forced_clients: Sequence[int] = ()
   ) -> participation.Cohort:
     """Returns the cohort of a round."""
 
@@ -116,24 +116,22 @@ def _flatten_into(flat: OrderedDict, prefix: str, value: Any) -> None:
   array = np.asarray(value)
   if not prefix or array.shape or array.dtype.kind not in 'biuf':
     return
-  flat[prefix] = (
-      float(array) if array.dtype.kind == 'f' else int(array)
-  )
+  flat[prefix] = float(array) if array.dtype.kind == 'f' else int(array)
 
 
 def run(
-    process: tff.learning.templates.LearningProcess,
-    sampler: Sampler,
-    client_data_fn: Callable[[participation.Cohort], Sequence[Any]],
-    *,
-    state: Any,
-    num_rounds: int,
-    first_round: int = 0,
-    forced_clients_fn: Optional[ForcedClientsFn] = None,
-    evaluate_fn: Optional[evaluation.EvaluateFn] = None,
-    evaluate_every: int = 1,
-    callbacks: Sequence[Callback] = (),
-    stop_requested: Callable[[], bool] = lambda: False,
+  process: tff.learning.templates.LearningProcess,
+  sampler: Sampler,
+  client_data_fn: Callable[[participation.Cohort], Sequence[Any]],
+  *,
+  state: Any,
+  num_rounds: int,
+  first_round: int = 0,
+  forced_clients_fn: Optional[ForcedClientsFn] = None,
+  evaluate_fn: Optional[evaluation.EvaluateFn] = None,
+  evaluate_every: int = 1,
+  callbacks: Sequence[Callback] = (),
+  stop_requested: Callable[[], bool] = lambda: False,
 ) -> tuple[Any, int]:
   """Runs a learning process from round `first_round` to round `num_rounds`.
 
@@ -177,16 +175,15 @@ def run(
     ValueError: If a number is out of range.
   """
   for name, value, least in (
-      ('num_rounds', num_rounds, 0),
-      ('first_round', first_round, 0),
-      ('evaluate_every', evaluate_every, 1),
+    ('num_rounds', num_rounds, 0),
+    ('first_round', first_round, 0),
+    ('evaluate_every', evaluate_every, 1),
   ):
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
       raise ValueError(f'{name} must be an integer >= {least}, found {value!r}')
   if first_round > num_rounds:
     raise ValueError(
-        f'first_round must be <= num_rounds = {num_rounds}, found'
-        f' {first_round}'
+      f'first_round must be <= num_rounds = {num_rounds}, found {first_round}'
     )
 
   for callback in callbacks:
@@ -208,13 +205,13 @@ def run(
     if evaluate_fn is not None and round_num % evaluate_every == 0:
       evaluated = evaluate_fn(process.get_model_weights(state))
     result = RoundResult(
-        round_num=round_num,
-        state=state,
-        cohort=cohort,
-        metrics=metrics,
-        evaluation=evaluated,
-        seconds=seconds,
-        is_last=round_num == num_rounds,
+      round_num=round_num,
+      state=state,
+      cohort=cohort,
+      metrics=metrics,
+      evaluation=evaluated,
+      seconds=seconds,
+      is_last=round_num == num_rounds,
     )
     for callback in callbacks:
       callback.on_round(result)

@@ -2,9 +2,9 @@
 
 import pathlib
 
+from absl.testing import parameterized
 import numpy as np
 import pytest
-from absl.testing import parameterized
 
 from fedsteer_tff import participation
 

@@ -13,15 +13,15 @@ from fedsteer_tff.programs import checkpoints
 
 def _state(value):
   return tff.learning.templates.LearningAlgorithmState(
-      global_model_weights=tff.learning.models.ModelWeights(
-          [np.full([2, 3], value, np.float32)], ()
-      ),
-      distributor=(),
-      client_work=(),
-      aggregator=OrderedDict(
-          slots=np.int32([value, -1]), none=np.zeros([0, 3], np.float32)
-      ),
-      finalizer=np.int32(value),
+    global_model_weights=tff.learning.models.ModelWeights(
+      [np.full([2, 3], value, np.float32)], ()
+    ),
+    distributor=(),
+    client_work=(),
+    aggregator=OrderedDict(
+      slots=np.int32([value, -1]), none=np.zeros([0, 3], np.float32)
+    ),
+    finalizer=np.int32(value),
   )
 
 
@@ -94,3 +94,7 @@ def test_states_of_another_process_are_not_taken(tmp_path):
 def test_keep_is_checked(tmp_path, keep):
   with pytest.raises(ValueError, match='keep must be an integer >= 1'):
     checkpoints.Checkpoints(tmp_path, keep=keep)
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

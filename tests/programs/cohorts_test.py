@@ -30,7 +30,7 @@ def test_two_group_cohorts_seldom_exceed_the_capacity():
 
 def test_small_cohorts_are_filled_up_and_large_ones_are_not_cut():
   data = cohorts.CohortData(
-      lambda client_id, p: (client_id, p), padding='nobody', capacity=2
+    lambda client_id, p: (client_id, p), padding='nobody', capacity=2
   )
   assert data(_cohort([])) == ['nobody', 'nobody']
   assert data(_cohort([4])) == [(4, 0.5), 'nobody']
@@ -46,3 +46,7 @@ def test_without_padding_the_size_is_the_cohort_s():
 def test_a_negative_capacity_is_refused():
   with pytest.raises(ValueError, match='capacity must be .* found -1'):
     cohorts.CohortData(lambda client_id, p: client_id, capacity=-1)
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

@@ -25,12 +25,19 @@ def test_a_failed_write_leaves_the_former_content(tmp_path):
   assert path.read_text() == 'old'
 
 
-@pytest.mark.parametrize(('text', 'match'), [
+@pytest.mark.parametrize(
+  ('text', 'match'),
+  [
     ('{"a": ', 'must hold JSON'),
     ('[1]', 'must hold a JSON object, found a list'),
-])
+  ],
+)
 def test_what_is_no_json_object_is_named(tmp_path, text, match):
   path = tmp_path / 'a.json'
   path.write_text(text)
   with pytest.raises(ValueError, match=match):
     files.read_json(path)
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

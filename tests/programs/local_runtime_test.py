@@ -53,21 +53,21 @@ def test_a_child_that_died_is_an_error_that_names_it(tmp_path):
     os.kill(runtime.pid, signal.SIGKILL)
     time.sleep(0.5)
     with pytest.raises(
-        local_runtime.LocalRuntimeError,
-        match=rf'process {runtime.pid} ended with code -9; .*{log}',
+      local_runtime.LocalRuntimeError,
+      match=rf'process {runtime.pid} ended with code -9; .*{log}',
     ):
       _three()
 
 
 def test_a_killed_parent_takes_its_child_along():
   program = (
-      'import time\n'
-      'from fedsteer_tff.programs import local_runtime\n'
-      'print(local_runtime.LocalRuntime().pid, flush=True)\n'
-      'time.sleep(600)\n'
+    'import time\n'
+    'from fedsteer_tff.programs import local_runtime\n'
+    'print(local_runtime.LocalRuntime().pid, flush=True)\n'
+    'time.sleep(600)\n'
   )
   parent = subprocess.Popen(
-      [sys.executable, '-c', program], stdout=subprocess.PIPE, text=True
+    [sys.executable, '-c', program], stdout=subprocess.PIPE, text=True
   )
   pid = int(parent.stdout.readline())
   assert _alive(pid)
@@ -85,3 +85,7 @@ def test_the_memory_of_the_child_is_counted():
     alone = memory.resident_bytes()
     assert memory.resident_bytes(runtime.pid) - alone > 10 * 2**20
     assert memory.peak_resident_bytes(runtime.pid) >= alone
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

@@ -58,3 +58,7 @@ def test_other_columns_are_an_error(tmp_path):
   table = _filled(tmp_path / 'm.csv', 1)
   with pytest.raises(ValueError, match=r"difference in \['x'\]"):
     table.append({'round': 2, 'loss': 1.0, 'test': None, 'x': 1})
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

@@ -18,7 +18,7 @@ def _open(path, config=None, commit=False, finish=False):
   directory = run_directory.RunDirectory(path)
   try:
     status = directory.open(
-        config, may_grow='rounds', may_change=('checkpoint_every',)
+      config, may_grow='rounds', may_change=('checkpoint_every',)
     )
     if commit:
       directory.commit(config, {'python': '3'})
@@ -31,11 +31,11 @@ def _open(path, config=None, commit=False, finish=False):
 
 def _snapshot(path):
   return {
-      name: (
-          os.stat(os.path.join(path, name)).st_mtime_ns,
-          open(os.path.join(path, name), 'rb').read(),
-      )
-      for name in sorted(os.listdir(path))
+    name: (
+      os.stat(os.path.join(path, name)).st_mtime_ns,
+      open(os.path.join(path, name), 'rb').read(),
+    )
+    for name in sorted(os.listdir(path))
   }
 
 
@@ -66,7 +66,7 @@ def test_a_finished_run_goes_on_when_the_rounds_are_raised(tmp_path):
   _open(tmp_path / 'run', commit=True, finish=True)
   assert _open(tmp_path / 'run', {'rounds': 11}, commit=True) is UNFINISHED
   with pytest.raises(
-      run_directory.RunDirectoryError, match=r'--rounds: 11 -> 10'
+    run_directory.RunDirectoryError, match=r'--rounds: 11 -> 10'
   ):
     _open(tmp_path / 'run')
 
@@ -115,3 +115,7 @@ def test_a_damaged_configuration_is_named(tmp_path):
   (tmp_path / 'config.json').write_text('{')
   with pytest.raises(ValueError, match=r'config.json must hold JSON'):
     _open(tmp_path)
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

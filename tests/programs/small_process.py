@@ -6,20 +6,20 @@ import tensorflow_federated as tff
 
 NUM_CLIENTS = 6
 SPEC = (
-    tf.TensorSpec([None, 2], tf.float32),
-    tf.TensorSpec([None, 1], tf.int32),
+  tf.TensorSpec([None, 2], tf.float32),
+  tf.TensorSpec([None, 1], tf.int32),
 )
 
 
 def model_fn():
   keras_model = tf.keras.Sequential(
-      [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(2)]
+    [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(2)]
   )
   return tff.learning.models.from_keras_model(
-      keras_model,
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=SPEC,
-      metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name='accuracy')],
+    keras_model,
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    input_spec=SPEC,
+    metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name='accuracy')],
   )
 
 
@@ -32,13 +32,11 @@ def dataset(seed, num_examples=8):
 
 def build_process():
   return tff.learning.algorithms.build_unweighted_fed_avg(
-      model_fn,
-      tff.learning.optimizers.build_sgdm(0.5),
-      tff.learning.optimizers.build_sgdm(1.0),
+    model_fn,
+    tff.learning.optimizers.build_sgdm(0.5),
+    tff.learning.optimizers.build_sgdm(1.0),
   )
 
 
 def flat(weights):
   return np.concatenate([np.ravel(w) for w in tf.nest.flatten(weights)])
-
-

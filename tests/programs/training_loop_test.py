@@ -12,6 +12,7 @@ from fedsteer_tff.programs import checkpoints
 from fedsteer_tff.programs import cohorts
 from fedsteer_tff.programs import evaluation
 from fedsteer_tff.programs import local_runtime
+from fedsteer_tff.programs import memory
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import training_loop
 from tests.programs import small_process
@@ -37,12 +38,11 @@ def _state(process):
 def _evaluate(process):
   del process  # The learning process must be built first.
   return evaluation.build_evaluation(
-      small_process.model_fn, small_process.dataset(99, 30)
+    small_process.model_fn, small_process.dataset(99, 30)
   )
 
 
 class _Log(training_loop.Callback):
-
   def __init__(self):
     self.results = []
     self.starts = []
@@ -60,20 +60,20 @@ class _Log(training_loop.Callback):
 
 def _run(process, state, log=None, **kwargs):
   datasets = [
-      small_process.dataset(i) for i in range(small_process.NUM_CLIENTS)
+    small_process.dataset(i) for i in range(small_process.NUM_CLIENTS)
   ]
   sampler = participation.BernoulliSampler(
-      np.full(small_process.NUM_CLIENTS, 0.5), seed=3
+    np.full(small_process.NUM_CLIENTS, 0.5), seed=3
   )
   data = cohorts.CohortData(lambda client_id, p: datasets[client_id])
   more = kwargs.pop('callbacks', [])
   return training_loop.run(
-      process,
-      sampler,
-      data,
-      state=state,
-      callbacks=([log] if log else []) + more,
-      **kwargs,
+    process,
+    sampler,
+    data,
+    state=state,
+    callbacks=([log] if log else []) + more,
+    **kwargs,
   )
 
 
@@ -84,7 +84,7 @@ def _flat(process, state):
 def test_rounds_have_cohorts_metrics_and_evaluations(process, state, evaluate):
   log = _Log()
   final, done = _run(
-      process, state, log, num_rounds=5, evaluate_fn=evaluate, evaluate_every=2
+    process, state, log, num_rounds=5, evaluate_fn=evaluate, evaluate_every=2
   )
   assert (done, log.starts, log.ends) == (5, [(0, 5)], [5])
   assert [r.round_num for r in log.results] == [1, 2, 3, 4, 5]
@@ -96,10 +96,14 @@ def test_rounds_have_cohorts_metrics_and_evaluations(process, state, evaluate):
     assert r.metrics['num_examples'] == 8 * len(expected)
     assert isinstance(r.metrics['loss'], float)
   assert [r.evaluation is not None for r in log.results] == [
-      False, True, False, True, False,
+    False,
+    True,
+    False,
+    True,
+    False,
   ]
   np.testing.assert_array_equal(
-      _flat(process, final), _flat(process, log.results[-1].state)
+    _flat(process, final), _flat(process, log.results[-1].state)
   )
 
 
@@ -108,18 +112,18 @@ def test_going_on_equals_going_through(process, state):
   half, done = _run(process, state, num_rounds=2)
   resumed, _ = _run(process, half, first_round=done, num_rounds=4)
   np.testing.assert_array_equal(
-      _flat(process, straight), _flat(process, resumed)
+    _flat(process, straight), _flat(process, resumed)
   )
 
 
 def test_stops_between_rounds_when_asked(process, state):
   log = _Log()
   _, done = _run(
-      process,
-      state,
-      log,
-      num_rounds=9,
-      stop_requested=lambda: len(log.results) == 2,
+    process,
+    state,
+    log,
+    num_rounds=9,
+    stop_requested=lambda: len(log.results) == 2,
   )
   assert done == 2
   assert log.ends == [2]
@@ -141,18 +145,21 @@ def test_forced_clients_take_part_with_probability_one(process, state):
       assert r.cohort.participation_probabilities[ids.index(i)] == 1.0
 
 
-@pytest.mark.parametrize(('arguments', 'match'), [
+@pytest.mark.parametrize(
+  ('arguments', 'match'),
+  [
     ({'num_rounds': -1}, 'num_rounds must be an integer >= 0, found -1'),
     ({'num_rounds': 1.5}, 'num_rounds must be an integer >= 0, found 1.5'),
     (
-        {'num_rounds': 1, 'first_round': 2},
-        'first_round must be <= num_rounds = 1, found 2',
+      {'num_rounds': 1, 'first_round': 2},
+      'first_round must be <= num_rounds = 1, found 2',
     ),
     (
-        {'num_rounds': 1, 'evaluate_every': 0},
-        'evaluate_every must be an integer >= 1, found 0',
+      {'num_rounds': 1, 'evaluate_every': 0},
+      'evaluate_every must be an integer >= 1, found 0',
     ),
-])
+  ],
+)
 def test_numbers_are_checked(process, state, arguments, match):
   with pytest.raises(ValueError, match=match):
     _run(process, state, **arguments)
@@ -168,7 +175,7 @@ def test_the_initial_state_follows_the_seed(process, state):
 def test_the_evaluation_equals_numpy(process, state, evaluate):
   kernel, bias = process.get_model_weights(state).trainable
   x, y = (
-      np.concatenate(parts) for parts in zip(*small_process.dataset(99, 30))
+    np.concatenate(parts) for parts in zip(*small_process.dataset(99, 30))
   )
   logits = x @ np.asarray(kernel) + np.asarray(bias)
   shifted = logits - logits.max(axis=1, keepdims=True)
@@ -177,7 +184,7 @@ def test_the_evaluation_equals_numpy(process, state, evaluate):
   for _ in range(2):  # Nothing is carried over to the second time.
     result = evaluate(process.get_model_weights(state))
     assert result['accuracy'] == pytest.approx(
-        (logits.argmax(axis=1) == y[:, 0]).mean(), abs=1e-6
+      (logits.argmax(axis=1) == y[:, 0]).mean(), abs=1e-6
     )
     assert result['loss'] == pytest.approx(loss, rel=1e-5)
     assert set(result) == {'loss', 'accuracy'}
@@ -186,39 +193,39 @@ def test_the_evaluation_equals_numpy(process, state, evaluate):
 def test_an_empty_test_set_is_refused():
   with pytest.raises(ValueError, match='test_dataset must have at least one'):
     evaluation.build_evaluation(
-        small_process.model_fn, small_process.dataset(0).take(0)
+      small_process.model_fn, small_process.dataset(0).take(0)
     )
 
 
 def test_metrics_are_flattened_in_order():
-  flat = training_loop.flatten_metrics({
+  flat = training_loop.flatten_metrics(
+    {
       'distributor': (),
       'client_work': {'train': {'loss': np.float32(0.5)}},
       'aggregator': OrderedDict(
-          [('b', np.int32(2)), ('a', {'c': np.float64(1), 'd': np.zeros([2])})]
+        [('b', np.int32(2)), ('a', {'c': np.float64(1), 'd': np.zeros([2])})]
       ),
       'finalizer': (),
-  })
+    }
+  )
   assert list(flat.items()) == [('loss', 0.5), ('b', 2), ('a/c', 1.0)]
   assert isinstance(flat['b'], int)
 
 
 def test_callbacks_write_a_table_events_and_checkpoints(
-    process, state, evaluate, tmp_path
+  process, state, evaluate, tmp_path
 ):
   def files():
     store = checkpoints.Checkpoints(tmp_path / 'c')
     return store, [
-        callbacks.MetricsCsv(
-            tmp_path / 'm.csv', extra_columns={'x': lambda: 7}
-        ),
-        callbacks.TensorBoard(tmp_path / 't'),
-        callbacks.SaveCheckpoints(store, every=2),
+      callbacks.MetricsCsv(tmp_path / 'm.csv', extra_columns={'x': lambda: 7}),
+      callbacks.TensorBoard(tmp_path / 't'),
+      callbacks.SaveCheckpoints(store, every=2),
     ]
 
   def run(start, **kwargs):
     return _run(
-        process, start, evaluate_fn=evaluate, evaluate_every=2, **kwargs
+      process, start, evaluate_fn=evaluate, evaluate_every=2, **kwargs
     )
 
   store, writers = files()
@@ -228,12 +235,16 @@ def test_callbacks_write_a_table_events_and_checkpoints(
   rows = table.rows()
   assert [row['round'] for row in rows] == ['1', '2', '3']
   assert list(rows[0])[:5] == [
-      'round', 'loss', 'accuracy', 'test_loss', 'test_accuracy',
+    'round',
+    'loss',
+    'accuracy',
+    'test_loss',
+    'test_accuracy',
   ]
   assert list(rows[0])[-4:] == ['cohort_size', 'cohort', 'seconds', 'x']
   assert [bool(row['test_accuracy']) for row in rows] == [False, True, False]
   assert [len(row['cohort'].split()) for row in rows] == [
-      int(row['cohort_size']) for row in rows
+    int(row['cohort_size']) for row in rows
   ]
 
   # Going on appends the fourth row to the others.
@@ -247,17 +258,41 @@ def test_callbacks_write_a_table_events_and_checkpoints(
 
   (first, second) = sorted((tmp_path / 't').iterdir())
   steps = [
-      (event.step, value.tag)
-      for path in (first, second)
-      for event in tf.compat.v1.train.summary_iterator(str(path))
-      for value in event.summary.value
+    (event.step, value.tag)
+    for path in (first, second)
+    for event in tf.compat.v1.train.summary_iterator(str(path))
+    for value in event.summary.value
   ]
   assert [s for s, tag in steps if tag == 'train/loss'] == [1, 2, 3, 4]
   assert [s for s, tag in steps if tag == 'test/accuracy'] == [2, 4]
 
 
-class _Collect(training_loop.Callback):
+@pytest.mark.slow
+def test_memory_stays_flat_over_cohorts_of_varying_size(
+  process, state, runtime
+):
+  datasets = [small_process.dataset(i) for i in range(10)]
+  data = cohorts.CohortData(
+    lambda client_id, p: datasets[client_id],
+    padding=small_process.dataset(0).take(0),
+    capacity=10,
+  )
+  sampler = participation.BernoulliSampler(np.full(10, 0.4), seed=0)
+  resident = []
 
+  class Watch(training_loop.Callback):
+    def on_round(self, result):
+      resident.append(memory.resident_bytes(runtime.pid))
+
+  training_loop.run(
+    process, sampler, data, state=state, num_rounds=80, callbacks=[Watch()]
+  )
+  sizes = {sampler.cohort(r).num_clients for r in range(1, 81)}
+  assert len(sizes) > 5
+  assert resident[-1] < 1.03 * resident[30]
+
+
+class _Collect(training_loop.Callback):
   def __init__(self, losses):
     self._losses = losses
 
@@ -269,3 +304,7 @@ class _Collect(training_loop.Callback):
 def test_the_checkpoint_interval_is_checked(every, tmp_path):
   with pytest.raises(ValueError, match='every must be an integer >= 1'):
     callbacks.SaveCheckpoints(checkpoints.Checkpoints(tmp_path), every)
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

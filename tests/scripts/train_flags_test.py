@@ -21,13 +21,15 @@ def _parse(*arguments):
   return flags.FLAGS
 
 
-@pytest.mark.parametrize(('arguments', 'message'), [
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
     (['--rounds=abc'], '--rounds=abc: invalid literal'),
     (['--rounds=0'], '--rounds=0: 0 is not a positive integer'),
     (['--client_learning_rate=-1'], '--client_learning_rate=-1'),
     (
-        ['--client_learning_rate=nan'],
-        '--client_learning_rate must be a finite number, found nan',
+      ['--client_learning_rate=nan'],
+      '--client_learning_rate must be a finite number, found nan',
     ),
     (['--gamma=inf'], '--gamma must be a finite number, found inf'),
     (['--estimator=best'], '--estimator=best: value should be one of'),
@@ -35,24 +37,25 @@ def _parse(*arguments):
     (['--ruonds=3'], "Unknown command line flag 'ruonds'"),
     (['150'], r'arguments must be flags .* found 150'),
     (
-        ['--rounds=5', '--evaluate_every=6'],
-        '--evaluate_every must be <= --rounds = 5, found 6',
+      ['--rounds=5', '--evaluate_every=6'],
+      '--evaluate_every must be <= --rounds = 5, found 6',
     ),
     (
-        ['--core_set=1,b'],
-        '--core_set must be client ids separated by commas, found 1,b',
+      ['--core_set=1,b'],
+      '--core_set must be client ids separated by commas, found 1,b',
     ),
     (['--output_dir='], '--output_dir must be given'),
     (
-        ['--participation=uniform', '--participation_skew=5'],
-        '--participation_skew is used with --participation=two_group only,'
-        ' found --participation=uniform',
+      ['--participation=uniform', '--participation_skew=5'],
+      '--participation_skew is used with --participation=two_group only,'
+      ' found --participation=uniform',
     ),
     (
-        ['--algorithm=fedavg', '--enforce_core_every=0'],
-        '--enforce_core_every is used with --algorithm=fedsteer only',
+      ['--algorithm=fedavg', '--enforce_core_every=0'],
+      '--enforce_core_every is used with --algorithm=fedsteer only',
     ),
-])
+  ],
+)
 def test_a_wrong_flag_is_one_line_with_its_name(arguments, message):
   with pytest.raises(train_flags.FlagError, match=message) as error:
     _parse(*arguments)
@@ -63,7 +66,7 @@ def test_a_wrong_flag_is_one_line_with_its_name(arguments, message):
 def test_fedavg_refuses_every_flag_of_fedsteer(name):
   value = 'paper' if name == 'estimator' else '1'
   with pytest.raises(
-      train_flags.FlagError, match=f'--{name} is used with --algorithm=fedsteer'
+    train_flags.FlagError, match=f'--{name} is used with --algorithm=fedsteer'
   ):
     _parse('--algorithm=fedavg', f'--{name}={value}')
 
@@ -72,7 +75,9 @@ def test_only_flags_with_a_value_become_arguments():
   values = _parse('--gamma=0.7', '--core_set=4,2', '--ridge=0')
   assert train_flags.given(values, train_flags.TASK_FLAGS) == {'gamma': 0.7}
   assert train_flags.given(values, train_flags.FEDSTEER_FLAGS) == {
-      'estimator': 'paper', 'core_set': [4, 2], 'ridge': 0.0,
+    'estimator': 'paper',
+    'core_set': [4, 2],
+    'ridge': 0.0,
   }
 
 
@@ -91,16 +96,19 @@ def test_the_configuration_of_fedsteer_has_all_its_flags():
   assert set(train_flags.FEDSTEER_FLAGS) <= set(fedsteer)
 
 
-@pytest.mark.parametrize(('error', 'line'), [
-    (ValueError('ridge must be >= 0, found -1'), '--ridge must be >= 0, found -1'),
+@pytest.mark.parametrize(
+  ('error', 'line'),
+  [
+    (ValueError('ridge must be >= 0'), '--ridge must be >= 0'),
     (
-        ValueError('population_size must be >= 1, found 0'),
-        '--num_clients must be >= 1, found 0',
+      ValueError('population_size must be >= 1, found 0'),
+      '--num_clients must be >= 1, found 0',
     ),
     (ValueError('it must be so,\n  found not'), 'it must be so, found not'),
     (OSError('no such file'), 'no such file'),
     (ValueError('shapes differ'), None),
-])
+  ],
+)
 def test_errors_of_the_package_name_the_flag(error, line):
   assert train_flags.explain(error) == line
 
@@ -109,3 +117,7 @@ def test_errors_of_the_package_name_the_flag(error, line):
 def test_presets_parse(preset):
   values = _parse(f'--flagfile=scripts/presets/{preset}.flags')
   assert values.task == {'demo': 'digits'}.get(preset, preset)
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

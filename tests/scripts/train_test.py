@@ -15,16 +15,16 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROUNDS = 12
 FLAGS = (
-    '--task=digits',
-    '--estimator=stable',
-    '--partition=bipartite',
-    '--num_clients=30',
-    '--participation_rate=0.2',
-    '--core_set_size=4',
-    '--warmup_rounds=3',
-    '--enforce_core_every=3',
-    '--evaluate_every=2',
-    '--checkpoint_every=4',
+  '--task=digits',
+  '--estimator=stable',
+  '--partition=bipartite',
+  '--num_clients=30',
+  '--participation_rate=0.2',
+  '--core_set_size=4',
+  '--warmup_rounds=3',
+  '--enforce_core_every=3',
+  '--evaluate_every=2',
+  '--checkpoint_every=4',
 )
 # What may differ between two runs with the same seed.
 MEASURED = ('seconds', 'resident_mib')
@@ -34,21 +34,21 @@ pytestmark = pytest.mark.slow
 
 def _start(output_dir, *flags, rounds=ROUNDS):
   command = [
-      sys.executable,
-      '-m',
-      'scripts.train',
-      *FLAGS,
-      f'--rounds={rounds}',
-      f'--output_dir={output_dir}',
-      *flags,
+    sys.executable,
+    '-m',
+    'scripts.train',
+    *FLAGS,
+    f'--rounds={rounds}',
+    f'--output_dir={output_dir}',
+    *flags,
   ]
   return subprocess.Popen(
-      command,
-      cwd=ROOT,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-      start_new_session=True,  # As in a terminal: a process group of its own.
+    command,
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    start_new_session=True,  # As in a terminal: a process group of its own.
   )
 
 
@@ -105,24 +105,24 @@ def _weights(output_dir, round_num):
   import tensorflow as tf
 
   reader = tf.train.load_checkpoint(
-      str(output_dir / f'checkpoints/program_state_{round_num}/variables')
-      + '/variables'
+    str(output_dir / f'checkpoints/program_state_{round_num}/variables')
+    + '/variables'
   )
   return {
-      name: reader.get_tensor(name)
-      for name in reader.get_variable_to_shape_map()
-      if name != '_CHECKPOINTABLE_OBJECT_GRAPH'
+    name: reader.get_tensor(name)
+    for name in reader.get_variable_to_shape_map()
+    if name != '_CHECKPOINTABLE_OBJECT_GRAPH'
   }
 
 
 def _snapshot(folder):
   return {
-      str(path.relative_to(folder)): (
-          path.stat().st_mtime_ns,
-          path.read_bytes(),
-      )
-      for path in sorted(folder.rglob('*'))
-      if path.is_file()
+    str(path.relative_to(folder)): (
+      path.stat().st_mtime_ns,
+      path.read_bytes(),
+    )
+    for path in sorted(folder.rglob('*'))
+    if path.is_file()
   }
 
 
@@ -138,8 +138,13 @@ def _finished(tmp_path_factory):
 def test_a_run_writes_everything_and_prints_a_table(finished):
   folder, stdout, stderr = finished
   assert set(os.listdir(folder)) == {
-      '.lock', 'accuracy.png', 'checkpoints', 'config.json', 'metrics.csv',
-      'summary.json', 'tensorboard',
+    '.lock',
+    'accuracy.png',
+    'checkpoints',
+    'config.json',
+    'metrics.csv',
+    'summary.json',
+    'tensorboard',
   }
   rows = _rows(folder)
   assert [int(row['round']) for row in rows] == list(range(1, ROUNDS + 1))
@@ -201,7 +206,7 @@ def test_another_configuration_is_refused(finished):
 
 
 def test_interrupted_killed_and_prolonged_equals_undisturbed(
-    finished, tmp_path
+  finished, tmp_path
 ):
   undisturbed, _, _ = finished
   folder = tmp_path / 'run'
@@ -230,7 +235,7 @@ def test_interrupted_killed_and_prolonged_equals_undisturbed(
   assert f'after round {done}' in stderr
   deadline = time.monotonic() + 10
   while time.monotonic() < deadline and any(
-      os.path.exists(f'/proc/{child}') for child in children
+    os.path.exists(f'/proc/{child}') for child in children
   ):
     time.sleep(0.05)
   assert not [c for c in children if os.path.exists(f'/proc/{c}')]
@@ -264,15 +269,18 @@ def test_sigterm_before_the_first_round_leaves_a_run_to_resume(tmp_path):
   assert not (folder / 'summary.json').exists()
 
 
-@pytest.mark.parametrize(('flags', 'message'), [
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
     (['--ridge=-1'], '--ridge must be'),
     (['--gamma=1.5'], '--gamma must be'),
     (['--core_set_size=31'], '--core_set_size must be'),
     (['--participation_rate=2'], '--participation_rate'),
     (['--alpha=0.5'], 'alpha'),
-])
+  ],
+)
 def test_a_refused_value_is_one_line_and_leaves_no_folder(
-    flags, message, tmp_path
+  flags, message, tmp_path
 ):
   code, stdout, stderr = _run(tmp_path / 'run', *flags)
   assert code == 2, stderr
@@ -301,3 +309,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
   assert code == 2
   assert '--output_dir must be a folder, found a file' in stderr
   assert (tmp_path / 'notes.txt').read_text() == 'mine'
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

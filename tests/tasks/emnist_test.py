@@ -93,7 +93,8 @@ def test_balanced_merges_the_letters_that_look_alike():
 
 
 @pytest.mark.parametrize(
-    'label_set, num_classes', [('digits', 10), ('balanced', 47), ('byclass', 62)]
+    'label_set, num_classes',
+    [('digits', 10), ('balanced', 47), ('byclass', 62)],
 )
 def test_reads_all_examples_and_their_writers(folder, label_set, num_classes):
   data = emnist.load(folder, label_set)

@@ -19,7 +19,9 @@ def _write(folder, *, compress=False, num_train=400, labels=None):
   generator = np.random.default_rng(0)
   for split, n in (('train', num_train), ('t10k', 50)):
     images = generator.integers(0, 256, (n, 28, 28), np.uint8)
-    classes = np.arange(n, dtype=np.uint8) % 10 if labels is None else labels
+    classes = (np.arange(n) % 10).astype(np.uint8)
+    if labels is not None:
+      classes = labels
     for name, array in (('images-idx3', images), ('labels-idx1', classes)):
       content = _idx(array)
       path = folder / f'{split}-{name}-ubyte{".gz" if compress else ""}'

@@ -1,10 +1,10 @@
 """Tests of the assembled tasks, on the embedded data."""
 
+from absl.testing import parameterized
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from absl.testing import parameterized
 
 import tasks
 from tasks import digits
@@ -29,7 +29,9 @@ class ModelsTest(parameterized.TestCase):
   @parameterized.parameters(('small_cnn', (28, 28, 1)), ('mlp', (8, 8, 1)))
   def test_initial_weights_follow_the_seed(self, name, shape):
     builder = models.get_builder(name)
-    first, same, other = (builder(shape, 10, s).get_weights() for s in (1, 1, 2))
+    first, same, other = (
+        builder(shape, 10, seed).get_weights() for seed in (1, 1, 2)
+    )
     for a, b, c in zip(first, same, other):
       np.testing.assert_array_equal(a, b)
       if a.ndim > 1:

@@ -1,0 +1,254 @@
+"""Tests of the sketches that a core set is chosen from."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedsteer_tff import subspace
+from tests import numpy_oracle
+
+
+def _float(values):
+  return np.asarray(values, np.float32)
+
+
+def _pool(ids, sketches, probabilities, size=None):
+  pool = subspace.empty_pool(size or len(ids), np.shape(sketches)[1])
+  return subspace.add_reports(
+    pool, np.asarray(ids, np.int32), _float(sketches), _float(probabilities)
+  )
+
+
+def _report_again(pool, client_id, sketch, probability):
+  return subspace.add_reports(
+    pool,
+    np.array([client_id], np.int32),
+    _float([[sketch]]),
+    _float([probability]),
+  )
+
+
+def _random_pool(seed, count=12, width=8):
+  """Clients 0..count-1 in a pool as large, and their weights."""
+  rng = np.random.default_rng(seed)
+  sketches = _float(rng.normal(size=[count, width]))
+  probabilities = _float(rng.uniform(0.05, 0.9, size=count))
+  weights = _float(rng.uniform(0.5, 2, size=count))
+  return sketches, probabilities, weights
+
+
+def _select(pool, weights, core_set, eligibility='received', ridge=0.01, **kw):
+  return subspace.select_from_pool(
+    pool,
+    _float(weights),
+    tf.constant(core_set, tf.int32),
+    eligibility=eligibility,
+    ridge=ridge,
+    absolute_ridge=kw.get('absolute_ridge'),
+  )
+
+
+def test_a_new_pool_is_empty():
+  pool = subspace.empty_pool(3, 2)
+  np.testing.assert_array_equal(pool['client_id'], [-1, -1, -1])
+  np.testing.assert_array_equal(pool['sketch'], np.zeros([3, 2]))
+  np.testing.assert_array_equal(pool['participation_probability'], [0, 0, 0])
+
+
+def test_reports_go_to_the_place_of_their_client():
+  pool = _pool([4, 0, 2], [[1, 2], [3, 4], [5, 6]], [0.1, 0.2, 0.3], size=5)
+  np.testing.assert_array_equal(pool['client_id'], [0, -1, 2, -1, 4])
+  np.testing.assert_array_equal(
+    pool['sketch'], [[3, 4], [0, 0], [5, 6], [0, 0], [1, 2]]
+  )
+  np.testing.assert_array_equal(
+    pool['participation_probability'], _float([0.2, 0, 0.3, 0, 0.1])
+  )
+
+
+def test_of_clients_that_share_a_place_the_later_stays():
+  pool = _pool([1, 4, 7], [[1.0], [2.0], [3.0]], [0.1, 0.2, 0.3], size=3)
+  np.testing.assert_array_equal(pool['client_id'], [-1, 7, -1])
+  np.testing.assert_array_equal(pool['sketch'][1], [3])
+  # Client 1 is another one, so the probability of 7 says nothing about it.
+  pool = _report_again(pool, 1, 4.0, 0.9)
+  np.testing.assert_array_equal(pool['client_id'], [-1, 1, -1])
+  np.testing.assert_array_equal(pool['sketch'][1], [4])
+  np.testing.assert_array_equal(
+    pool['participation_probability'], _float([0, 0.9, 0])
+  )
+
+
+def test_the_smallest_probability_of_a_client_is_kept():
+  pool = _pool([0], [[1.0]], [0.2], size=1)
+  pool = _report_again(pool, 0, 2.0, 1.0)
+  np.testing.assert_array_equal(pool['sketch'], [[2]])
+  np.testing.assert_array_equal(
+    pool['participation_probability'], _float([0.2])
+  )
+  pool = _report_again(pool, 0, 3.0, 0.1)
+  np.testing.assert_array_equal(
+    pool['participation_probability'], _float([0.1])
+  )
+
+
+def test_no_reports_change_nothing():
+  pool = _pool([4, 0], [[1, 2], [3, 4]], [0.1, 0.2], size=5)
+  after = subspace.add_reports(
+    pool, np.zeros([0], np.int32), np.zeros([0, 2], np.float32), _float([])
+  )
+  for name in pool:
+    np.testing.assert_array_equal(after[name], pool[name])
+
+
+@pytest.mark.parametrize('seed', range(5))
+@pytest.mark.parametrize('eligibility', ['frequent', 'received'])
+@pytest.mark.parametrize('absolute_ridge', [None, 0.7])
+def test_choice_and_coordinates_equal_numpy(seed, eligibility, absolute_ridge):
+  sketches, probabilities, weights = _random_pool(seed)
+  selected = _select(
+    _pool(range(12), sketches, probabilities),
+    weights,
+    [-1, -1, -1],
+    eligibility,
+    ridge=0.05,
+    absolute_ridge=absolute_ridge,
+  )
+  vectors = sketches.astype(float)
+  p = probabilities.astype(float)
+  unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+  eligible = np.ones(12, bool)
+  if eligibility == 'frequent':
+    eligible = p >= np.median(p)
+  wanted = numpy_oracle.select(
+    unit,
+    unit,
+    weights.astype(float) ** 2 * (1 - p) / p,
+    0.05 if absolute_ridge is None else 0.01,
+    3,
+    eligible,
+  )
+  assert selected.core_set.numpy().tolist() == wanted
+  assert not any(selected.kept)
+  np.testing.assert_array_equal(selected.client_ids, range(12))
+  coordinates = numpy_oracle.project(
+    vectors[wanted], vectors, 0.05, absolute_ridge
+  )
+  error = numpy_oracle.relative_error(selected.coordinates, coordinates)
+  assert error <= 1e-5
+
+
+@pytest.mark.parametrize('eligibility', ['frequent', 'received'])
+@pytest.mark.parametrize('scale', [1e-3, 1e3])
+@pytest.mark.parametrize('seed', range(4))
+def test_rescaling_all_updates_changes_no_choice_and_no_coordinates(
+  eligibility, scale, seed
+):
+  sketches, probabilities, weights = _random_pool(seed)
+  before = _select(
+    _pool(range(12), sketches, probabilities), weights, [-1] * 3, eligibility
+  )
+  after = _select(
+    _pool(range(12), scale * sketches, probabilities),
+    weights,
+    [-1] * 3,
+    eligibility,
+  )
+  np.testing.assert_array_equal(after.core_set, before.core_set)
+  error = numpy_oracle.relative_error(after.coordinates, before.coordinates)
+  assert error <= 1e-5
+
+
+def test_frequent_clients_are_those_of_at_least_median_probability():
+  sketches, _, weights = _random_pool(0, count=4, width=6)
+  # Client 3 counts so much that it would be chosen if it were eligible.
+  weights[3] = 100
+  pool = _pool(range(4), sketches, [0.5, 0.6, 0.3, 0.1])
+  chosen = _select(pool, weights, [-1], 'frequent').core_set.numpy()
+  assert chosen[0] in (0, 1)
+  assert _select(pool, weights, [-1], 'received').core_set.numpy()[0] == 3
+
+
+def test_at_least_as_many_clients_as_slots_are_eligible():
+  sketches, _, weights = _random_pool(1, count=6)
+  pool = _pool(range(6), sketches, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
+  chosen = _select(pool, weights, [-1] * 5, 'frequent').core_set.numpy()
+  assert sorted(chosen) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize('eligibility', ['frequent', 'received'])
+def test_fewer_candidates_than_slots_leave_slots_empty(eligibility):
+  sketches, probabilities, weights = _random_pool(2, count=2)
+  pool = _pool([1, 0], sketches, probabilities, size=6)
+  selected = _select(pool, np.resize(weights, 6), [-1] * 4, eligibility)
+  members = selected.core_set.numpy()
+  assert sorted(members) == [-1, -1, 0, 1]
+  np.testing.assert_array_equal(members[2:], [-1, -1])
+  np.testing.assert_array_equal(selected.client_ids, [0, 1])
+  np.testing.assert_array_equal(selected.coordinates[:, 2:], np.zeros([2, 2]))
+
+
+@pytest.mark.parametrize('eligibility', ['frequent', 'received'])
+def test_an_empty_pool_chooses_nobody(eligibility):
+  selected = _select(
+    subspace.empty_pool(5, 3), np.zeros(5), [-1, -1], eligibility
+  )
+  np.testing.assert_array_equal(selected.core_set, [-1, -1])
+  assert selected.coordinates.shape == [0, 2]
+
+
+def test_a_zero_update_is_no_candidate():
+  sketches, probabilities, weights = _random_pool(3, count=3)
+  sketches[1] = 0
+  selected = _select(
+    _pool(range(3), sketches, probabilities), weights, [-1] * 3
+  )
+  assert sorted(selected.core_set.numpy()) == [-1, 0, 2]
+  np.testing.assert_array_equal(selected.client_ids, [0, 2])
+
+
+def test_members_keep_their_slot_and_new_ones_fill_free_slots_in_order():
+  sketches, probabilities, weights = _random_pool(4, count=5)
+  pool = _pool(range(5), sketches, probabilities)
+  wanted = _select(pool, weights, [-1] * 3).core_set.numpy()
+  staying = wanted[1]
+  selected = _select(pool, weights, [-1, staying, 99])
+  np.testing.assert_array_equal(
+    selected.core_set, [wanted[0], staying, wanted[2]]
+  )
+  np.testing.assert_array_equal(selected.kept, [False, True, False])
+
+
+def test_a_member_that_is_not_chosen_again_leaves_its_slot():
+  sketches, probabilities, weights = _random_pool(5, count=2)
+  pool = _pool(range(2), sketches, probabilities, size=9)
+  selected = _select(pool, np.resize(weights, 9), [7, 8, 6])
+  assert sorted(selected.core_set.numpy()) == [-1, 0, 1]
+  assert not any(selected.kept)
+
+
+def test_certain_participation_of_all_counts_everybody_the_same():
+  sketches, _, weights = _random_pool(6)
+  pool = _pool(range(12), sketches, np.ones(12))
+  selected = _select(pool, weights, [-1] * 3)
+  unit = sketches / np.linalg.norm(sketches, axis=1, keepdims=True)
+  wanted = numpy_oracle.select(
+    unit, unit, np.ones(12), 0.01, 3, np.ones(12, bool)
+  )
+  assert selected.core_set.numpy().tolist() == wanted
+
+
+def test_graph_mode_equals_eager_mode():
+  sketches, probabilities, weights = _random_pool(7)
+  pool = _pool(range(12), sketches, probabilities)
+  eager = _select(pool, weights, [-1, 3, -1], 'frequent')
+  graph = tf.function(
+    lambda pool: _select(pool, weights, [-1, 3, -1], 'frequent')
+  )(pool)
+  for found, wanted in zip(graph[:3], eager[:3]):
+    np.testing.assert_array_equal(found, wanted)
+  assert numpy_oracle.relative_error(graph[3], eager[3]) <= 1e-6
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))

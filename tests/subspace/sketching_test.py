@@ -1,0 +1,93 @@
+"""Tests of random projections that keep inner products."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedsteer_tff import subspace
+from tests import numpy_oracle
+
+
+def _vectors(dtype=np.float64, dimension=60):
+  return np.random.default_rng(0).normal(size=[3, dimension]).astype(dtype)
+
+
+def test_inner_products_are_kept_in_expectation():
+  vectors = _vectors()
+  size, num_seeds = 16, 2000
+  sketch = tf.function(lambda seed: subspace.sketch(vectors, size, seed))
+  products = []
+  for seed in range(num_seeds):
+    sketched = sketch(tf.constant(seed)).numpy()
+    products.append(sketched @ sketched.T)
+  exact = vectors @ vectors.T
+  squares = np.diag(exact)
+  # The variance of one estimate is at most 2 |x|^2 |y|^2 / size.
+  bound = np.sqrt(2 * np.outer(squares, squares) / size)
+  deviations = np.array(products) - exact
+  error = np.abs(np.mean(deviations, axis=0))
+  assert np.all(error <= 5 * bound / np.sqrt(num_seeds))
+  assert np.all(np.std(deviations, axis=0) <= 1.1 * bound)
+
+
+def test_a_seed_gives_one_sketch_and_another_seed_another():
+  vectors = _vectors(np.float32)
+  first = subspace.sketch(vectors, 16, 7).numpy()
+  np.testing.assert_array_equal(first, subspace.sketch(vectors, 16, 7))
+  np.testing.assert_array_equal(
+    first, tf.function(lambda: subspace.sketch(vectors, 16, 7))()
+  )
+  assert not np.array_equal(first, subspace.sketch(vectors, 16, 8))
+
+
+@pytest.mark.parametrize('size', [60, 61, 1000])
+def test_vectors_that_are_not_longer_than_a_sketch_are_kept(size):
+  vectors = _vectors(np.float32)
+  np.testing.assert_array_equal(subspace.sketch(vectors, size), vectors)
+  assert subspace.sketch_width(60, size) == 60
+
+
+@pytest.mark.parametrize('size', [1, 16, 59])
+def test_every_entry_goes_to_one_bucket_with_a_sign(size):
+  matrix = subspace.sketch(np.eye(60, dtype=np.float32), size).numpy()
+  assert matrix.shape == (60, size)
+  assert subspace.sketch_width(60, size) == size
+  np.testing.assert_array_equal(np.sum(np.abs(matrix), axis=1), np.ones(60))
+  assert set(np.unique(matrix)) <= {-1.0, 0.0, 1.0}
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_sketches_are_linear(dtype):
+  vectors = _vectors(dtype)
+  sketched = subspace.sketch(vectors, 16, 3)
+  assert sketched.dtype == dtype
+  combined = subspace.sketch(np.array([[2, -3, 0.5]], dtype) @ vectors, 16, 3)
+  wanted = np.array([[2, -3, 0.5]]) @ sketched.numpy()
+  tolerance = 16 * np.finfo(dtype).eps
+  assert numpy_oracle.relative_error(combined, wanted) <= tolerance
+  matrix = subspace.sketch(np.eye(60, dtype=dtype), 16, 3).numpy()
+  assert numpy_oracle.relative_error(sketched, vectors @ matrix) <= tolerance
+
+
+def test_a_row_is_sketched_the_same_whatever_its_neighbours():
+  vectors = _vectors(np.float32)
+  np.testing.assert_array_equal(
+    subspace.sketch(vectors[1:2], 16)[0], subspace.sketch(vectors, 16)[1]
+  )
+
+
+def test_no_rows_give_no_sketches():
+  assert subspace.sketch(np.zeros([0, 60], np.float32), 16).shape == [0, 16]
+
+
+@pytest.mark.parametrize('size', [0, -3, 2.0, True, None, '8'])
+def test_a_wrong_size_is_named(size):
+  with pytest.raises(ValueError) as caught:
+    subspace.sketch(_vectors(), size)
+  assert str(caught.value) == (
+    f'sketch_size must be an integer >= 1, found {size!r}'
+  )
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))
