@@ -11,7 +11,6 @@ from absl import flags
 import numpy as np
 import tensorflow_federated as tff
 
-from fedsteer_tff import aggregators
 from fedsteer_tff import algorithms
 from fedsteer_tff import client_work
 from fedsteer_tff import participation
@@ -19,6 +18,9 @@ from fedsteer_tff import programs
 from fedsteer_tff.programs import training_loop
 from scripts import train_flags
 import tasks
+
+# Cohorts are filled up to a multiple of this, see `programs.CohortData`.
+_COHORT_MULTIPLE = 8
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy', 'keras')
 
@@ -140,20 +142,8 @@ def _cohort_data(
   return programs.CohortData(
     client_data,
     padding=client_work.padding_client_data(task.element_spec),
-    capacity=programs.cohort_capacity(
-      population.participation_probabilities, _max_forced(values)
-    ),
+    multiple=_COHORT_MULTIPLE,
   )
-
-
-def _max_forced(values: flags.FlagValues) -> int:
-  """Returns how many clients may be forced to take part in one round."""
-  if values.algorithm != 'fedsteer' or not values.enforce_core_every:
-    return 0
-  core_set = train_flags.core_set(values)
-  if core_set is not None:
-    return len(core_set)
-  return values.core_set_size or aggregators.FedSteerFactory.core_set_size
 
 
 def _forced_clients_fn(

@@ -5,7 +5,6 @@ from fedsteer_tff.programs.callbacks import SaveCheckpoints
 from fedsteer_tff.programs.callbacks import TensorBoard
 from fedsteer_tff.programs.checkpoints import Checkpoints
 from fedsteer_tff.programs.cohorts import CohortData
-from fedsteer_tff.programs.cohorts import cohort_capacity
 from fedsteer_tff.programs.evaluation import build_evaluation
 from fedsteer_tff.programs.evaluation import seeded_initial_state
 from fedsteer_tff.programs.interruption import Interruption
@@ -33,7 +32,6 @@ __all__ = [
   'SaveCheckpoints',
   'TensorBoard',
   'build_evaluation',
-  'cohort_capacity',
   'run',
   'seeded_initial_state',
 ]

@@ -275,7 +275,7 @@ def test_memory_stays_flat_over_cohorts_of_varying_size(
   data = cohorts.CohortData(
     lambda client_id, p: datasets[client_id],
     padding=small_process.dataset(0).take(0),
-    capacity=10,
+    multiple=5,
   )
   sampler = participation.BernoulliSampler(np.full(10, 0.4), seed=0)
   resident = []
