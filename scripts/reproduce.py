@@ -19,6 +19,7 @@ for all methods.
 """
 
 import collections
+from collections.abc import Sequence
 import concurrent.futures
 import csv
 import dataclasses
@@ -29,23 +30,29 @@ import re
 import statistics
 import subprocess
 import sys
-from typing import Optional, Sequence
+from typing import Optional
 
 from absl import app
 from absl import flags
 
-_OUTPUT_DIR = flags.DEFINE_string('output_dir', 'runs/reproduce', 'Of the runs.')
+_OUTPUT_DIR = flags.DEFINE_string(
+  'output_dir', 'runs/reproduce', 'Of the runs.'
+)
 _RESULTS_DIR = flags.DEFINE_string(
   'results_dir', 'docs/results', 'Where the tables go.'
 )
-_EMNIST_DIR = flags.DEFINE_string('emnist_dir', None, 'See --data_dir of train.')
+_EMNIST_DIR = flags.DEFINE_string(
+  'emnist_dir', None, 'See --data_dir of train.'
+)
 _FASHION_MNIST_DIR = flags.DEFINE_string(
   'fashion_mnist_dir', None, 'See --data_dir of train.'
 )
 _TASKS = flags.DEFINE_list('tasks', ['fashion_mnist', 'emnist'], 'Which tasks.')
 _GAMMAS = flags.DEFINE_list('gammas', ['0.9', '0.7'], 'Which heterogeneities.')
 _SEEDS = flags.DEFINE_list('seeds', ['0', '1', '2'], 'Which seeds.')
-_METHODS = flags.DEFINE_list('methods', None, 'Which methods; all if not given.')
+_METHODS = flags.DEFINE_list(
+  'methods', None, 'Which methods; all if not given.'
+)
 _ROUNDS = flags.DEFINE_integer('rounds', 150, 'Of every run.', lower_bound=1)
 _JOBS = flags.DEFINE_integer('jobs', 2, 'Runs at a time.', lower_bound=1)
 
@@ -94,7 +101,9 @@ class Run:
     return os.path.join(self.task, f'gamma{self.gamma}', method, self.seed)
 
 
-def train(run: Run, output_dir: str, rounds: int, data_dir: Optional[str]) -> str:
+def train(
+  run: Run, output_dir: str, rounds: int, data_dir: Optional[str]
+) -> str:
   """Trains, resumes or finds complete; returns the run's folder.
 
   Args:
@@ -168,7 +177,9 @@ def table(rows: Sequence[dict]) -> str:
     of_setting = [
       row for row in rows if (row['task'], row['gamma']) == (task, gamma)
     ]
-    seeds = list(collections.OrderedDict.fromkeys(r['seed'] for r in of_setting))
+    seeds = list(
+      collections.OrderedDict.fromkeys(r['seed'] for r in of_setting)
+    )
     accuracy = {
       (row['method'], row['seed']): row['final_test_accuracy']
       for row in of_setting
@@ -189,7 +200,9 @@ def table(rows: Sequence[dict]) -> str:
       cells = [method, *(f'{value:.3f}' for value in values)]
       cells.append(_mean_and_deviation(values, '.3f'))
       is_reference = method == _REFERENCE or not differences
-      cells.append('' if is_reference else _mean_and_deviation(differences, '+.3f'))
+      cells.append(
+        '' if is_reference else _mean_and_deviation(differences, '+.3f')
+      )
       print('| ' + ' | '.join(cells) + ' |', file=out)
   return out.getvalue().lstrip('\n')
 
@@ -296,9 +309,7 @@ def main(argv: Sequence[str]) -> None:
     row, accuracies = read(run, folders[run])
     rows.append(row)
     evaluations.extend(
-      dict(
-        dataclasses.asdict(run), round=number, test_accuracy=round(value, 5)
-      )
+      dict(dataclasses.asdict(run), round=number, test_accuracy=round(value, 5))
       for number, value in accuracies
     )
   os.makedirs(_RESULTS_DIR.value, exist_ok=True)

@@ -29,10 +29,10 @@ def load() -> task.LabelledImages:
     train.append(indices[num_test:])
   train, test = np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
   return task.LabelledImages(
-      train_images=images[train],
-      train_labels=labels[train],
-      test_images=images[test],
-      test_labels=labels[test],
-      num_classes=10,
-      largest_pixel=16,
+    train_images=images[train],
+    train_labels=labels[train],
+    test_images=images[test],
+    test_labels=labels[test],
+    num_classes=10,
+    largest_pixel=16,
   )

@@ -46,17 +46,16 @@ def label_map(label_set: str) -> np.ndarray:
     return np.arange(len(_CHARACTERS))
   if label_set == 'balanced':
     kept = [c for c in _CHARACTERS if c not in _MERGED]
-    return np.array([
-        kept.index(c.upper() if c in _MERGED else c) for c in _CHARACTERS
-    ])
+    return np.array(
+      [kept.index(c.upper() if c in _MERGED else c) for c in _CHARACTERS]
+    )
   raise ValueError(
-      'label_set must be one of balanced, byclass, digits, found'
-      f' {label_set!r}'
+    f'label_set must be one of balanced, byclass, digits, found {label_set!r}'
   )
 
 
 def load(
-    data_dir: Optional[str] = None, label_set: str = 'balanced'
+  data_dir: Optional[str] = None, label_set: str = 'balanced'
 ) -> task.LabelledImages:
   """Loads all writers' images of 28x28 pixels.
 
@@ -85,22 +84,22 @@ def load(
     raise ValueError(_broken(path, str(error))) from error
   if expected != [len(train_y), len(test_y)]:
     raise ValueError(
-        _broken(
-            path,
-            f'it announces {expected} examples and has'
-            f' {[len(train_y), len(test_y)]}',
-        )
+      _broken(
+        path,
+        f'it announces {expected} examples and has'
+        f' {[len(train_y), len(test_y)]}',
+      )
     )
   if max(train_y.max(), test_y.max()) >= len(mapping):
     raise ValueError(_broken(path, f'a label is >= {len(mapping)}'))
   return task.LabelledImages(
-      train_images=train_x,
-      train_labels=mapping[train_y],
-      test_images=test_x,
-      test_labels=mapping[test_y],
-      num_classes=int(mapping.max()) + 1,
-      largest_pixel=255,
-      train_owners=owners,
+    train_images=train_x,
+    train_labels=mapping[train_y],
+    test_images=test_x,
+    test_labels=mapping[test_y],
+    num_classes=int(mapping.max()) + 1,
+    largest_pixel=255,
+    train_owners=owners,
   )
 
 
@@ -113,15 +112,15 @@ def _client_data(folder, path, data_dir, kind):
         raise ValueError(_broken(path, f'no examples in {kind}_{split}'))
   try:
     return tff.simulation.datasets.emnist.load_data(
-        only_digits=kind == 'digits_only', cache_dir=data_dir
+      only_digits=kind == 'digits_only', cache_dir=data_dir
     )
   except OSError as error:  # urllib's errors are, too.
     raise FileNotFoundError(
-        f'emnist must find {_FILE_NAME} in {folder!r} and could not download'
-        f' it ({getattr(error, "reason", error)}). On a machine with network,'
-        ' tff.simulation.datasets.emnist.load_data(cache_dir=FOLDER) creates'
-        f' FOLDER/{_FILE_NAME}: copy that file into {folder!r}, or pass its'
-        ' folder as data_dir'
+      f'emnist must find {_FILE_NAME} in {folder!r} and could not download'
+      f' it ({getattr(error, "reason", error)}). On a machine with network,'
+      ' tff.simulation.datasets.emnist.load_data(cache_dir=FOLDER) creates'
+      f' FOLDER/{_FILE_NAME}: copy that file into {folder!r}, or pass its'
+      ' folder as data_dir'
     ) from error
 
 
@@ -130,16 +129,16 @@ def _count(path: str, split: str) -> int:
   uri = f'{pathlib.Path(path).absolute().as_uri()}?mode=ro'
   with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
     row = connection.execute(
-        'SELECT SUM(num_examples) FROM client_metadata WHERE split_name = ?',
-        (split,),
+      'SELECT SUM(num_examples) FROM client_metadata WHERE split_name = ?',
+      (split,),
     ).fetchone()
   return row[0] or 0
 
 
 def _broken(path: str, reason: str) -> str:
   return (
-      f'{path} must be the complete file of TFF\'s emnist.load_data, found:'
-      f' {reason}. Delete it and download it again'
+    f"{path} must be the complete file of TFF's emnist.load_data, found:"
+    f' {reason}. Delete it and download it again'
   )
 
 
@@ -150,15 +149,13 @@ def _read(client_data):
 
   def examples(number, client_id):
     return client_data.serializable_dataset_fn(client_id).map(
-        lambda e: (_to_bytes(e['pixels']), e['label'], number)
+      lambda e: (_to_bytes(e['pixels']), e['label'], number)
     )
 
   dataset = tf.data.Dataset.from_tensor_slices(
-      (np.arange(len(ids), dtype=np.int64), ids)
+    (np.arange(len(ids), dtype=np.int64), ids)
   )
-  batches = list(
-      dataset.flat_map(examples).batch(_BATCH).as_numpy_iterator()
-  )
+  batches = list(dataset.flat_map(examples).batch(_BATCH).as_numpy_iterator())
   if not batches:
     return np.zeros([0, 28, 28, 1], np.uint8), *np.zeros([2, 0], np.int64)
   images, labels, owners = (np.concatenate(part) for part in zip(*batches))

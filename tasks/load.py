@@ -15,20 +15,20 @@ _DEFAULT_NUM_CLIENTS = 100
 
 
 def load_task(
-    name: str,
-    *,
-    data_dir: Optional[str] = None,
-    partition: str = 'bipartite',
-    num_clients: Optional[int] = None,
-    gamma: Optional[float] = None,
-    class_ratio: Optional[float] = None,
-    alpha: Optional[float] = None,
-    examples_per_client: Optional[int] = None,
-    batch_size: int = 500,
-    local_epochs: int = 5,
-    model: Optional[str] = None,
-    label_set: Optional[str] = None,
-    seed: int = 0,
+  name: str,
+  *,
+  data_dir: Optional[str] = None,
+  partition: str = 'bipartite',
+  num_clients: Optional[int] = None,
+  gamma: Optional[float] = None,
+  class_ratio: Optional[float] = None,
+  alpha: Optional[float] = None,
+  examples_per_client: Optional[int] = None,
+  batch_size: int = 500,
+  local_epochs: int = 5,
+  model: Optional[str] = None,
+  label_set: Optional[str] = None,
+  seed: int = 0,
 ) -> task_lib.FederatedTask:
   """Loads the data, splits them over clients, and adds a model.
 
@@ -67,28 +67,28 @@ def load_task(
   """
   if name not in TASK_NAMES:
     raise ValueError(
-        f'name must be one of {", ".join(TASK_NAMES)}, found {name!r}'
+      f'name must be one of {", ".join(TASK_NAMES)}, found {name!r}'
     )
   if partition not in PARTITION_NAMES:
     raise ValueError(
-        f'partition must be one of {", ".join(PARTITION_NAMES)}, found'
-        f' {partition!r}'
+      f'partition must be one of {", ".join(PARTITION_NAMES)}, found'
+      f' {partition!r}'
     )
   _check_used('data_dir', data_dir, name, 'task', ('emnist', 'fashion_mnist'))
   _check_used('label_set', label_set, name, 'task', ('emnist',))
   if partition == 'natural' and name != 'emnist':
     raise ValueError(
-        f'partition natural must be used with task emnist, found task {name}'
+      f'partition natural must be used with task emnist, found task {name}'
     )
   for argument, value, users in (
-      ('gamma', gamma, ('bipartite',)),
-      ('class_ratio', class_ratio, ('bipartite',)),
-      ('alpha', alpha, ('dirichlet',)),
-      (
-          'examples_per_client',
-          examples_per_client,
-          ('bipartite', 'dirichlet', 'iid'),
-      ),
+    ('gamma', gamma, ('bipartite',)),
+    ('class_ratio', class_ratio, ('bipartite',)),
+    ('alpha', alpha, ('dirichlet',)),
+    (
+      'examples_per_client',
+      examples_per_client,
+      ('bipartite', 'dirichlet', 'iid'),
+    ),
   ):
     _check_used(argument, value, partition, 'partition', users)
 
@@ -110,37 +110,37 @@ def load_task(
       parameters['gamma'] = _default(gamma, 0.9)
       parameters['class_ratio'] = _default(class_ratio, 0.5)
       split = partition_lib.bipartite(
-          labels,
-          num_clients,
-          parameters['gamma'],
-          parameters['class_ratio'],
-          examples_per_client,
-          seed,
-          num_classes,
+        labels,
+        num_clients,
+        parameters['gamma'],
+        parameters['class_ratio'],
+        examples_per_client,
+        seed,
+        num_classes,
       )
     elif partition == 'dirichlet':
       parameters['alpha'] = _default(alpha, 0.3)
       split = partition_lib.dirichlet(
-          labels,
-          num_clients,
-          parameters['alpha'],
-          examples_per_client,
-          seed,
-          num_classes,
+        labels,
+        num_clients,
+        parameters['alpha'],
+        examples_per_client,
+        seed,
+        num_classes,
       )
     else:
       split = partition_lib.iid(labels, num_clients, examples_per_client, seed)
   parameters['num_clients'] = len(split.client_indices)
   parameters['examples_per_client'] = split.examples_per_client
   return task_lib.assemble(
-      name,
-      data,
-      split,
-      model=_default(model, 'mlp' if name == 'digits' else 'small_cnn'),
-      batch_size=batch_size,
-      local_epochs=local_epochs,
-      seed=seed,
-      parameters=parameters,
+    name,
+    data,
+    split,
+    model=_default(model, 'mlp' if name == 'digits' else 'small_cnn'),
+    batch_size=batch_size,
+    local_epochs=local_epochs,
+    seed=seed,
+    parameters=parameters,
   )
 
 
@@ -151,6 +151,6 @@ def _default(value, default):
 def _check_used(argument, value, found, kind, users) -> None:
   if value is not None and found not in users:
     raise ValueError(
-        f'{argument} must be given with {kind} {" or ".join(users)} only,'
-        f' found {argument}={value!r} with {kind} {found}'
+      f'{argument} must be given with {kind} {" or ".join(users)} only,'
+      f' found {argument}={value!r} with {kind} {found}'
     )

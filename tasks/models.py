@@ -16,7 +16,7 @@ def _initializer(seed: int, layer: int) -> tf.keras.initializers.Initializer:
 
 
 def small_cnn(
-    input_shape: tuple[int, int, int], num_classes: int, seed: int = 0
+  input_shape: tuple[int, int, int], num_classes: int, seed: int = 0
 ) -> tf.keras.Model:
   """Two 5x5 convolutions of stride 2 without padding, and a dense layer.
 
@@ -36,30 +36,38 @@ def small_cnn(
   """
   if min(input_shape[:2]) < 13:
     raise ValueError(
-        'model small_cnn must get images of at least 13x13, found'
-        f' {input_shape[0]}x{input_shape[1]}'
+      'model small_cnn must get images of at least 13x13, found'
+      f' {input_shape[0]}x{input_shape[1]}'
     )
   layers = tf.keras.layers
-  return tf.keras.Sequential([
+  return tf.keras.Sequential(
+    [
       layers.Input(shape=input_shape),
       layers.Conv2D(
-          8, 5, strides=2, activation='tanh',
-          kernel_initializer=_initializer(seed, 0),
+        8,
+        5,
+        strides=2,
+        activation='tanh',
+        kernel_initializer=_initializer(seed, 0),
       ),
       layers.Conv2D(
-          16, 5, strides=2, activation='tanh',
-          kernel_initializer=_initializer(seed, 1),
+        16,
+        5,
+        strides=2,
+        activation='tanh',
+        kernel_initializer=_initializer(seed, 1),
       ),
       layers.Flatten(),
       layers.Dense(
-          64, activation='tanh', kernel_initializer=_initializer(seed, 2)
+        64, activation='tanh', kernel_initializer=_initializer(seed, 2)
       ),
       layers.Dense(num_classes, kernel_initializer=_initializer(seed, 3)),
-  ])
+    ]
+  )
 
 
 def mlp(
-    input_shape: tuple[int, int, int], num_classes: int, seed: int = 0
+  input_shape: tuple[int, int, int], num_classes: int, seed: int = 0
 ) -> tf.keras.Model:
   """One hidden layer of 64 tanh units.
 
@@ -74,14 +82,16 @@ def mlp(
     An uncompiled model, float32 [batch, *input_shape] -> [batch, num_classes].
   """
   layers = tf.keras.layers
-  return tf.keras.Sequential([
+  return tf.keras.Sequential(
+    [
       layers.Input(shape=input_shape),
       layers.Flatten(),
       layers.Dense(
-          64, activation='tanh', kernel_initializer=_initializer(seed, 0)
+        64, activation='tanh', kernel_initializer=_initializer(seed, 0)
       ),
       layers.Dense(num_classes, kernel_initializer=_initializer(seed, 1)),
-  ])
+    ]
+  )
 
 
 def get_builder(name: str) -> Callable[..., tf.keras.Model]:
@@ -99,6 +109,6 @@ def get_builder(name: str) -> Callable[..., tf.keras.Model]:
   builders = {'small_cnn': small_cnn, 'mlp': mlp}
   if name not in builders:
     raise ValueError(
-        f'model must be one of {", ".join(sorted(builders))}, found {name!r}'
+      f'model must be one of {", ".join(sorted(builders))}, found {name!r}'
     )
   return builders[name]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import dataclasses
 import math
 import numbers
-from typing import Optional
-from typing import Union
+from typing import Optional, Union
 
 import numpy as np
 
@@ -43,13 +42,13 @@ class Partition:
 
 
 def bipartite(
-    labels,
-    num_clients: int,
-    gamma: float = 0.9,
-    class_ratio: float = 0.5,
-    examples_per_client: Optional[int] = None,
-    seed: Union[int, np.random.RandomState] = 0,
-    num_classes: Optional[int] = None,
+  labels,
+  num_clients: int,
+  gamma: float = 0.9,
+  class_ratio: float = 0.5,
+  examples_per_client: Optional[int] = None,
+  seed: Union[int, np.random.RandomState] = 0,
+  num_classes: Optional[int] = None,
 ) -> Partition:
   """Many clients share the common classes, few hold the rare ones.
 
@@ -96,7 +95,7 @@ def bipartite(
   _check_fraction(class_ratio, 'class_ratio', allow_zero=False)
   if examples_per_client is not None:
     examples_per_client = _check_integer(
-        examples_per_client, 'examples_per_client', 1
+      examples_per_client, 'examples_per_client', 1
     )
   if isinstance(seed, np.random.RandomState):
     generator = seed
@@ -138,9 +137,9 @@ def bipartite(
       taken[c] += len(places)
     client_indices.append(indices)
   return Partition(
-      tuple(client_indices),
-      tuple(own.astype(np.int64) for own in owned),
-      float(np.mean(sizes)),
+    tuple(client_indices),
+    tuple(own.astype(np.int64) for own in owned),
+    float(np.mean(sizes)),
   )
 
 
@@ -180,9 +179,9 @@ def _check_nonempty(sizes, examples_per_client) -> None:
   empty = np.count_nonzero(sizes < 1)
   if empty:
     raise ValueError(
-        'examples_per_client must give every client at least one example,'
-        f' found {examples_per_client}, which leaves {empty} of'
-        f' {len(sizes)} clients empty'
+      'examples_per_client must give every client at least one example,'
+      f' found {examples_per_client}, which leaves {empty} of'
+      f' {len(sizes)} clients empty'
     )
 
 
@@ -190,12 +189,11 @@ def _check_fits(needed, available) -> None:
   short = np.flatnonzero(needed > available)
   if short.size:
     classes = ', '.join(
-        f'class {c} (needed {needed[c]}, available {available[c]})'
-        for c in short
+      f'class {c} (needed {needed[c]}, available {available[c]})' for c in short
     )
     raise ValueError(
-        'examples_per_client needs more examples than there are: found'
-        f' {classes}; lower it, or leave it out to use the largest that fits'
+      'examples_per_client needs more examples than there are: found'
+      f' {classes}; lower it, or leave it out to use the largest that fits'
     )
 
 
@@ -223,12 +221,12 @@ def _largest_fit(num_examples, num_clients, groups, owned, available):
 
 
 def dirichlet(
-    labels,
-    num_clients: int,
-    alpha: float = 0.3,
-    examples_per_client: Optional[int] = None,
-    seed: int = 0,
-    num_classes: Optional[int] = None,
+  labels,
+  num_clients: int,
+  alpha: float = 0.3,
+  examples_per_client: Optional[int] = None,
+  seed: int = 0,
+  num_classes: Optional[int] = None,
 ) -> Partition:
   """Splits each class by a draw from a symmetric Dirichlet distribution.
 
@@ -258,10 +256,10 @@ def dirichlet(
     raise TypeError(f'alpha must be a number, found {alpha!r}')
   if not math.isfinite(alpha) or alpha < _SMALLEST_ALPHA:
     raise ValueError(
-        f'alpha must be finite and >= {_SMALLEST_ALPHA}, found {alpha!r}'
+      f'alpha must be finite and >= {_SMALLEST_ALPHA}, found {alpha!r}'
     )
   generator, chosen = _random_subset(
-      labels, num_clients, examples_per_client, seed
+    labels, num_clients, examples_per_client, seed
   )
   parts = [[] for _ in range(num_clients)]
   for c in range(num_classes):
@@ -282,10 +280,10 @@ def dirichlet(
 
 
 def iid(
-    labels,
-    num_clients: int,
-    examples_per_client: Optional[int] = None,
-    seed: int = 0,
+  labels,
+  num_clients: int,
+  examples_per_client: Optional[int] = None,
+  seed: int = 0,
 ) -> Partition:
   """Shuffles the examples and deals them out evenly.
 
@@ -328,8 +326,8 @@ def by_owner(labels, owners, num_clients: Optional[int] = None) -> Partition:
   owners = np.asarray(owners)
   if owners.shape != labels.shape:
     raise ValueError(
-        'owners must have one entry for each label, found shape'
-        f' {owners.shape} for {labels.shape}'
+      'owners must have one entry for each label, found shape'
+      f' {owners.shape} for {labels.shape}'
     )
   num_owners = int(owners.max()) + 1
   if num_clients is None:
@@ -337,8 +335,8 @@ def by_owner(labels, owners, num_clients: Optional[int] = None) -> Partition:
   num_clients = _check_integer(num_clients, 'num_clients', 1)
   if num_clients > num_owners:
     raise ValueError(
-        'num_clients must be <= the number of natural clients'
-        f' ({num_owners}), found {num_clients}'
+      'num_clients must be <= the number of natural clients'
+      f' ({num_owners}), found {num_clients}'
     )
   order = np.argsort(owners, kind='stable')
   ends = np.searchsorted(owners[order], np.arange(1, num_clients + 1))
@@ -355,19 +353,19 @@ def _random_subset(labels, num_clients, examples_per_client, seed):
   generator = np.random.default_rng(_check_integer(seed, 'seed', 0))
   if num_clients > len(labels):
     raise ValueError(
-        f'num_clients must be <= the number of examples ({len(labels)}), found'
-        f' {num_clients}'
+      f'num_clients must be <= the number of examples ({len(labels)}), found'
+      f' {num_clients}'
     )
   chosen = generator.permutation(len(labels))
   if examples_per_client is None:
     return generator, chosen
   total = num_clients * _check_integer(
-      examples_per_client, 'examples_per_client', 1
+    examples_per_client, 'examples_per_client', 1
   )
   if total > len(labels):
     raise ValueError(
-        'examples_per_client * num_clients must be <= the number of examples'
-        f' ({len(labels)}), found {examples_per_client} * {num_clients}'
+      'examples_per_client * num_clients must be <= the number of examples'
+      f' ({len(labels)}), found {examples_per_client} * {num_clients}'
     )
   return generator, chosen[:total]
 
@@ -375,9 +373,9 @@ def _random_subset(labels, num_clients, examples_per_client, seed):
 def _partition(clients: Sequence[np.ndarray], labels: np.ndarray) -> Partition:
   clients = tuple(np.asarray(client, np.int64) for client in clients)
   return Partition(
-      clients,
-      tuple(np.unique(labels[client]).astype(np.int64) for client in clients),
-      float(np.mean([len(client) for client in clients])),
+    clients,
+    tuple(np.unique(labels[client]).astype(np.int64) for client in clients),
+    float(np.mean([len(client) for client in clients])),
   )
 
 
@@ -385,7 +383,7 @@ def _check_labels(labels, num_classes: Optional[int]):
   labels = np.asarray(labels)
   if labels.ndim != 1 or not labels.size:
     raise ValueError(
-        f'labels must be a vector of at least one entry, found {labels.shape}'
+      f'labels must be a vector of at least one entry, found {labels.shape}'
     )
   if not np.issubdtype(labels.dtype, np.integer):
     raise TypeError(f'labels must be integers, found {labels.dtype}')
@@ -395,8 +393,8 @@ def _check_labels(labels, num_classes: Optional[int]):
   num_classes = _check_integer(num_classes, 'num_classes', 1)
   if labels.min() < 0 or found > num_classes:
     raise ValueError(
-        f'labels must be in [0, {num_classes}), found'
-        f' {int(labels.min())} ... {found - 1}'
+      f'labels must be in [0, {num_classes}), found'
+      f' {int(labels.min())} ... {found - 1}'
     )
   return labels, num_classes
 

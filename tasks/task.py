@@ -1,11 +1,9 @@
 """One interface for all tasks, and how a task is put together from arrays."""
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import numbers
-from typing import Any
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -85,10 +83,10 @@ class FederatedTask:
       'num_batches'.
     """
     return tff.learning.models.from_keras_model(
-        self.keras_model_fn(),
-        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        input_spec=self.element_spec,
-        metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name='accuracy')],
+      self.keras_model_fn(),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=self.element_spec,
+      metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name='accuracy')],
     )
 
   def baseline_task(self) -> tff.simulation.baselines.BaselineTask:
@@ -99,8 +97,8 @@ class FederatedTask:
       whose datasets are preprocessed already. Copies the training data.
     """
     firsts = [
-        next(ds.unbatch().batch(int(n)).as_numpy_iterator())
-        for ds, n in zip(self.client_datasets, self.num_examples)
+      next(ds.unbatch().batch(int(n)).as_numpy_iterator())
+      for ds, n in zip(self.client_datasets, self.num_examples)
     ]
     x = np.concatenate([first[0] for first in firsts])
     y = np.concatenate([first[1] for first in firsts])
@@ -113,30 +111,30 @@ class FederatedTask:
       client = tf.strings.to_number(client_id, tf.int64)
       start, end = tf.gather(starts, client), tf.gather(ends, client)
       return _batched(
-          (tf.constant(x)[start:end], tf.constant(y)[start:end]),
-          batch_size,
-          local_epochs,
+        (tf.constant(x)[start:end], tf.constant(y)[start:end]),
+        batch_size,
+        local_epochs,
       )
 
     train_data = tff.simulation.datasets.ClientData.from_clients_and_tf_fn(
-        [str(i) for i in range(self.num_clients)], dataset_fn
+      [str(i) for i in range(self.num_clients)], dataset_fn
     )
     datasets = tff.simulation.baselines.BaselineTaskDatasets(
-        train_data=train_data, test_data=self.test_dataset
+      train_data=train_data, test_data=self.test_dataset
     )
     return tff.simulation.baselines.BaselineTask(datasets, self.model_fn)
 
 
 def assemble(
-    name: str,
-    data: LabelledImages,
-    partition: partition_lib.Partition,
-    *,
-    model: str,
-    batch_size: int = 500,
-    local_epochs: int = 5,
-    seed: int = 0,
-    parameters: Optional[Mapping[str, Any]] = None,
+  name: str,
+  data: LabelledImages,
+  partition: partition_lib.Partition,
+  *,
+  model: str,
+  batch_size: int = 500,
+  local_epochs: int = 5,
+  seed: int = 0,
+  parameters: Optional[Mapping[str, Any]] = None,
 ) -> FederatedTask:
   """Puts a task together.
 
@@ -161,9 +159,9 @@ def assemble(
     ValueError: If an argument is out of range.
   """
   for argument, value, smallest in (
-      ('batch_size', batch_size, 1),
-      ('local_epochs', local_epochs, 1),
-      ('seed', seed, 0),
+    ('batch_size', batch_size, 1),
+    ('local_epochs', local_epochs, 1),
+    ('seed', seed, 0),
   ):
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
       raise TypeError(f'{argument} must be an integer, found {value!r}')
@@ -190,34 +188,34 @@ def assemble(
       generator = np.random.default_rng([_SHUFFLE_STREAM, seed, client])
       indices = generator.permutation(indices)
     client_datasets.append(
-        batches(
-            data.train_images[indices],
-            data.train_labels[indices],
-            batch_size,
-            local_epochs,
-        )
+      batches(
+        data.train_images[indices],
+        data.train_labels[indices],
+        batch_size,
+        local_epochs,
+      )
     )
   return FederatedTask(
-      name=name,
-      client_datasets=tuple(client_datasets),
-      num_examples=partition.num_examples,
-      client_labels=partition.client_labels,
-      test_dataset=batches(
-          data.test_images, data.test_labels, _TEST_BATCH_SIZE, 1
-      ),
-      element_spec=(
-          tf.TensorSpec((None, *input_shape), tf.float32),
-          tf.TensorSpec((None, 1), tf.int32),
-      ),
-      num_classes=data.num_classes,
-      keras_model_fn=keras_model_fn,
-      parameters={
-          **(parameters or {}),
-          'model': model,
-          'batch_size': int(batch_size),
-          'local_epochs': int(local_epochs),
-          'seed': int(seed),
-      },
+    name=name,
+    client_datasets=tuple(client_datasets),
+    num_examples=partition.num_examples,
+    client_labels=partition.client_labels,
+    test_dataset=batches(
+      data.test_images, data.test_labels, _TEST_BATCH_SIZE, 1
+    ),
+    element_spec=(
+      tf.TensorSpec((None, *input_shape), tf.float32),
+      tf.TensorSpec((None, 1), tf.int32),
+    ),
+    num_classes=data.num_classes,
+    keras_model_fn=keras_model_fn,
+    parameters={
+      **(parameters or {}),
+      'model': model,
+      'batch_size': int(batch_size),
+      'local_epochs': int(local_epochs),
+      'seed': int(seed),
+    },
   )
 
 

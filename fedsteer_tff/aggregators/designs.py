@@ -18,7 +18,8 @@ w_i g_i, and the server takes the reconstructions off.
 """
 
 import collections
-from typing import Any, Callable, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -279,9 +280,7 @@ def _build_list_aggregate(spec, design, report_type, vector_type, plain):
       ),
       axis=1,
     )
-    duplicates = tf.reduce_sum(
-      tf.cast(again & ~second['repeated'], tf.int32)
-    )
+    duplicates = tf.reduce_sum(tf.cast(again & ~second['repeated'], tf.int32))
     merged = collections.OrderedDict()
     fresh_row = ~tf.reduce_any(
       tf.equal(

@@ -10,8 +10,9 @@ number of examples. See `client_work.build_identified_client_work`.
 """
 
 import collections
+from collections.abc import Sequence
 import dataclasses
-from typing import Optional, Sequence
+from typing import Optional
 
 import numpy as np
 import tensorflow_federated as tff
@@ -91,16 +92,19 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   sketch_size: int = 1024
   sketch_seed: int = 0
   candidate_pool_size: int = 1024
-  correction_factory: Optional[
-    tff.aggregators.UnweightedAggregationFactory
-  ] = None
+  correction_factory: Optional[tff.aggregators.UnweightedAggregationFactory] = (
+    None
+  )
 
   def __post_init__(self):
     parameters.check_integer('population_size', self.population_size, 1)
     _ = self.rule
     if self.core_set is None:
       parameters.check_integer(
-        'core_set_size', self.core_set_size, 1, self.population_size,
+        'core_set_size',
+        self.core_set_size,
+        1,
+        self.population_size,
         'population_size',
       )
     else:

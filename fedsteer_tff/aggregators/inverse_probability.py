@@ -27,9 +27,9 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
 
   population_size: int
   client_weighting: str = identity.KNOWN
-  correction_factory: Optional[
-    tff.aggregators.UnweightedAggregationFactory
-  ] = None
+  correction_factory: Optional[tff.aggregators.UnweightedAggregationFactory] = (
+    None
+  )
 
   def __post_init__(self):
     _ = self._without_core_set

@@ -1,7 +1,8 @@
 """Checks of parameters that aggregators share."""
 
+from collections.abc import Sequence
 import numbers
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 
 def check_integer(

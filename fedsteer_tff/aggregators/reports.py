@@ -4,8 +4,10 @@ Everything here runs on a client, as TensorFlow code; nothing is federated.
 """
 
 import collections
+import collections.abc
+from collections.abc import Iterator, Mapping
 import dataclasses
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -63,14 +65,15 @@ class ReportSpec:
 
   def _tensors(self):
     return [
-      tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in tensor_types(self.update_type)
+      tf.TensorSpec(leaf.shape, leaf.dtype)
+      for leaf in tensor_types(self.update_type)
     ]
 
   def flatten(self, update: Any) -> tf.Tensor:
     """Concatenates the tensors of an update: float32 [D]."""
     flat = [
       tf.reshape(tf.cast(tensor, tf.float32), [-1])
-      for tensor in tf.nest.flatten(update)
+      for tensor in _in_order(self.update_type, update)
     ]
     return tf.ensure_shape(tf.concat(flat, axis=0), [self.dimension])
 
@@ -120,9 +123,7 @@ def check_value_type(value_type: tff.Type, weight_type: tff.Type) -> tff.Type:
   for name, wanted in expected.items():
     found = getattr(value_type, name)
     if not wanted.is_equivalent_to(found):
-      raise ValueTypeError(
-        f'value_type.{name} must be {wanted}, found {found}'
-      )
+      raise ValueTypeError(f'value_type.{name} must be {wanted}, found {found}')
   if not tff.TensorType(np.float32).is_equivalent_to(weight_type):
     raise ValueTypeError(f'weight_type must be float32, found {weight_type}')
   update_type = value_type.update
@@ -264,7 +265,7 @@ def _identity_assertions(size, is_padding, client_id, probability, weight):
       ],
     ),
     tf.debugging.Assert(
-      is_padding | ~(weight < 0),
+      is_padding | tf.math.is_nan(weight) | (weight >= 0),
       ['weight must be >= 0, found', weight, 'for client_id', client_id],
     ),
   ]
@@ -290,10 +291,27 @@ def tensor_types(value_type: tff.Type) -> Iterator[tff.TensorType]:
     yield from tensor_types(child)
 
 
+def _in_order(value_type, value):
+  """Yields the tensors of a value in the order of its type.
+
+  `tf.nest` would sort the names of a mapping.
+  """
+  if isinstance(value_type, tff.TensorType):
+    yield value
+    return
+  elements = tff.structure.to_elements(value_type)
+  for index, (name, child) in enumerate(elements):
+    is_mapping = isinstance(value, collections.abc.Mapping)
+    yield from _in_order(child, value[name if is_mapping else index])
+
+
 def _pack(value_type, parts):
   if isinstance(value_type, tff.TensorType):
     return next(parts)
-  items = [(name, _pack(child, parts)) for name, child in tff.structure.to_elements(value_type)]
+  items = [
+    (name, _pack(child, parts))
+    for name, child in tff.structure.to_elements(value_type)
+  ]
   if any(name is None for name, _ in items):
     return [part for _, part in items]
   return collections.OrderedDict(items)

@@ -1,8 +1,9 @@
 """The server's side of a FedSteer round, as TensorFlow code on its state."""
 
 import collections
+from collections.abc import Mapping
 import dataclasses
-from typing import Any, Mapping, Optional
+from typing import Any, Optional
 
 import tensorflow as tf
 
@@ -76,7 +77,9 @@ def initial_state(config: RoundConfig) -> State:
     last_seen=tf.fill([size], -1),
     weight_seen=tf.constant(0.0, tf.float64),
     clients_seen=tf.constant(0),
-    smoothed_correction=tf.zeros([spec.dimension if config.rule.smooths else 0]),
+    smoothed_correction=tf.zeros(
+      [spec.dimension if config.rule.smooths else 0]
+    ),
     collecting=tf.constant(config.selects),
   )
   if config.selects:

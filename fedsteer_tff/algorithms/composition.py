@@ -39,7 +39,7 @@ def compose_process(
     client_weighting: 'known' or 'examples', as the factory's.
     client_optimizer: Local optimizer; SGD with rate 0.1 if None.
     server_optimizer: Optimizer that applies the aggregate; SGD with rate 1,
-      which adds it to the model, if None.
+      which takes it off the model, if None.
     model_distributor: Sends the model to clients; a plain broadcast if None.
     metrics_aggregator: As in `tff.learning.algorithms`.
     loop_implementation: As in `tff.learning.algorithms`.
@@ -94,6 +94,12 @@ def compose_process(
 
 
 def _build_initial_weights(model_fn):
+  if isinstance(model_fn, tf.keras.Model):
+    raise TypeError(
+      'model_fn must be a function that builds a model, found the Keras model '
+      f'{model_fn.name!r}; build it inside a function and wrap it by '
+      'tff.learning.models.from_keras_model'
+    )
   if callable(model_fn):
 
     @tff.tensorflow.computation

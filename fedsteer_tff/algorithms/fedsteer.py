@@ -39,15 +39,15 @@ def build_fedsteer(
   *   `get_model_weights`, `set_model_weights`, `get_hparams`, `set_hparams`.
 
   In a round every active client trains locally from the current model; g_i is
-  its model minus the one it started from. The server estimates sum_i d_i g_i
-  over the whole population and applies it by `server_optimizer`. With the
-  default, SGD of rate 1, the estimate is added to the model.
+  the model it started from minus the one it ends with, as in the paper. The
+  server estimates sum_i d_i g_i over the whole population and hands it to
+  `server_optimizer` as a gradient. With the default, SGD of rate 1, the
+  estimate is taken off the model.
 
   Degenerate case: with `core_set=()` and the 'paper' estimator this is
   `build_fedavg`.
 
   Example:
-
       process = fedsteer_tff.build_fedsteer(
           model_fn, population_size=100, estimator='stable')
       state = process.initialize()

@@ -1,8 +1,9 @@
 """Reading a process's server state: its size, and who is in the core set."""
 
 import collections
+from collections.abc import Iterator, Mapping
 import dataclasses
-from typing import Any, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf

@@ -11,15 +11,17 @@ An identity inside every batch would be lost for a client without examples.
 """
 
 import collections
+from collections.abc import Mapping
 import math
 import numbers
-from typing import Any, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.participation import identity
+
 
 def identity_type() -> tff.StructType:
   """Returns the type of an identity, the element of `ident`."""

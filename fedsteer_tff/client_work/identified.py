@@ -74,8 +74,10 @@ def build_identified_client_work(
     num_batches = data['data'].take(1).reduce(0, lambda count, _: count + 1)
     examples = tf.cast(client_result.update_weight, tf.float32)
     # TFF weighs an update by its examples, and by 0 if it is not finite.
-    is_finite = (examples > 0) | (num_batches == 0)
-    weight = identity['weight'] if client_weighting == identity_lib.KNOWN else examples
+    is_finite = (examples > 0) | tf.equal(num_batches, 0)
+    weight = (
+      identity['weight'] if client_weighting == identity_lib.KNOWN else examples
+    )
     return tff.learning.templates.ClientResult(
       update=collections.OrderedDict(
         update=client_result.update,

@@ -9,11 +9,11 @@ from fedsteer_tff.participation.sampler import draw
 from fedsteer_tff.participation.sampler import overdue_core_clients
 
 __all__ = [
-    'BernoulliSampler',
-    'Cohort',
-    'Population',
-    'draw',
-    'overdue_core_clients',
-    'two_group_probabilities',
-    'uniform_probabilities',
+  'BernoulliSampler',
+  'Cohort',
+  'Population',
+  'draw',
+  'overdue_core_clients',
+  'two_group_probabilities',
+  'uniform_probabilities',
 ]

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def check_probabilities(
-    values, name: str = 'participation_probabilities'
+  values, name: str = 'participation_probabilities'
 ) -> np.ndarray:
   """Checks and copies a vector of participation probabilities.
 
@@ -26,8 +26,8 @@ def check_probabilities(
   bad = np.flatnonzero(~((array > 0) & (array <= 1)))
   if bad.size:
     raise ValueError(
-        f'{name} must be in (0, 1], found {array[bad[0]]!r} for client'
-        f' {bad[0]} ({bad.size} such clients)'
+      f'{name} must be in (0, 1], found {array[bad[0]]!r} for client'
+      f' {bad[0]} ({bad.size} such clients)'
     )
   array.flags.writeable = False
   return array
@@ -40,8 +40,8 @@ def _numeric_vector(values, name: str) -> np.ndarray:
     raise TypeError(f'{name} must be a vector of numbers: {error}') from error
   if array.ndim != 1 or not array.size:
     raise ValueError(
-        f'{name} must be a vector with at least one entry, found shape'
-        f' {array.shape}'
+      f'{name} must be a vector with at least one entry, found shape'
+      f' {array.shape}'
     )
   return array
 
@@ -71,8 +71,8 @@ class Population:
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if bad.size:
       raise ValueError(
-          f'weights must be finite and >= 0, found {weights[bad[0]]!r} for'
-          f' client {bad[0]} ({bad.size} such clients)'
+        f'weights must be finite and >= 0, found {weights[bad[0]]!r} for'
+        f' client {bad[0]} ({bad.size} such clients)'
       )
     largest = weights.max()
     if largest == 0:
@@ -84,8 +84,8 @@ class Population:
     probabilities = check_probabilities(self.participation_probabilities)
     if len(weights) != len(probabilities):
       raise ValueError(
-          'weights and participation_probabilities must have the same length,'
-          f' found {len(weights)} and {len(probabilities)}'
+        'weights and participation_probabilities must have the same length,'
+        f' found {len(weights)} and {len(probabilities)}'
       )
     object.__setattr__(self, 'weights', weights)
     object.__setattr__(self, 'participation_probabilities', probabilities)

@@ -10,7 +10,7 @@ _ROUNDING = 1e-9
 
 
 def two_group_probabilities(
-    num_clients: int, rate: float = 0.1, skew: float = 5.0
+  num_clients: int, rate: float = 0.1, skew: float = 5.0
 ) -> np.ndarray:
   """Half of the clients take part `1 + skew` times as often as the rest.
 
@@ -41,17 +41,16 @@ def two_group_probabilities(
   expected = math.floor(rate * num_clients + _ROUNDING)
   if expected < 1:
     raise ValueError(
-        'rate * num_clients must be at least 1, found'
-        f' {rate!r} * {num_clients}'
+      f'rate * num_clients must be at least 1, found {rate!r} * {num_clients}'
     )
   relative = np.ones(num_clients)
   relative[: num_clients // 2] = 1 + skew
   probabilities = expected * relative / relative.sum()
   if probabilities.max() > 1:
     raise ValueError(
-        f'rate={rate!r} and skew={skew!r} must keep every probability <= 1,'
-        f' found {probabilities.max():.6g} for the first {num_clients // 2}'
-        f' of {num_clients} clients: lower one of them'
+      f'rate={rate!r} and skew={skew!r} must keep every probability <= 1,'
+      f' found {probabilities.max():.6g} for the first {num_clients // 2}'
+      f' of {num_clients} clients: lower one of them'
     )
   return probabilities
 
@@ -77,7 +76,7 @@ def uniform_probabilities(num_clients: int, rate: float) -> np.ndarray:
 
 def _check_num_clients(num_clients) -> None:
   if isinstance(num_clients, bool) or not isinstance(
-      num_clients, numbers.Integral
+    num_clients, numbers.Integral
   ):
     raise TypeError(f'num_clients must be an integer, found {num_clients!r}')
   if num_clients < 1:

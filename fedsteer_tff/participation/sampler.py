@@ -65,7 +65,7 @@ class BernoulliSampler:
       ValueError: If `seed` is negative, or a probability is outside (0, 1].
     """
     self._probabilities = population.check_probabilities(
-        probabilities, 'probabilities'
+      probabilities, 'probabilities'
     )
     self._seed = _check_count(seed, 'seed')
 
@@ -80,7 +80,7 @@ class BernoulliSampler:
     return self._probabilities
 
   def cohort(
-      self, round_num: int, forced_clients: Sequence[int] = ()
+    self, round_num: int, forced_clients: Sequence[int] = ()
   ) -> Cohort:
     """Draws the active clients of a round.
 
@@ -112,26 +112,26 @@ class BernoulliSampler:
       return np.zeros([0], np.int64)
     if forced.ndim != 1 or not np.issubdtype(forced.dtype, np.integer):
       raise TypeError(
-          'forced_clients must be a sequence of integer ids, found'
-          f' {forced_clients!r}'
+        'forced_clients must be a sequence of integer ids, found'
+        f' {forced_clients!r}'
       )
     unknown = forced[(forced < 0) | (forced >= self.num_clients)]
     if unknown.size:
       raise ValueError(
-          f'forced_clients must be ids in [0, {self.num_clients}), found'
-          f' {unknown.tolist()}'
+        f'forced_clients must be ids in [0, {self.num_clients}), found'
+        f' {unknown.tolist()}'
       )
     ids, counts = np.unique(forced, return_counts=True)
     if (counts > 1).any():
       raise ValueError(
-          'forced_clients must be distinct, found more than once:'
-          f' {ids[counts > 1].tolist()}'
+        'forced_clients must be distinct, found more than once:'
+        f' {ids[counts > 1].tolist()}'
       )
     return forced
 
 
 def overdue_core_clients(
-    core_set, last_active, round_num: int, every: int
+  core_set, last_active, round_num: int, every: int
 ) -> np.ndarray:
   """Core clients that have been silent for too long.
 
@@ -160,15 +160,15 @@ def overdue_core_clients(
   last_active = _integer_vector(last_active, 'last_active')
   if core_set.shape != last_active.shape:
     raise ValueError(
-        'core_set and last_active must have the same length, found'
-        f' {len(core_set)} and {len(last_active)}'
+      'core_set and last_active must have the same length, found'
+      f' {len(core_set)} and {len(last_active)}'
     )
   filled = core_set >= 0
   ids, counts = np.unique(core_set[filled], return_counts=True)
   if (counts > 1).any():
     raise ValueError(
-        'core_set must not name a client twice, found more than once:'
-        f' {ids[counts > 1].tolist()}'
+      'core_set must not name a client twice, found more than once:'
+      f' {ids[counts > 1].tolist()}'
     )
   if every == 0:
     return np.zeros([0], np.int32)

@@ -2,8 +2,8 @@
 
 from fedsteer_tff.subspace.candidate_pool import ELIGIBILITIES
 from fedsteer_tff.subspace.candidate_pool import FREQUENT
-from fedsteer_tff.subspace.candidate_pool import NewCoreSet
 from fedsteer_tff.subspace.candidate_pool import RECEIVED
+from fedsteer_tff.subspace.candidate_pool import NewCoreSet
 from fedsteer_tff.subspace.candidate_pool import add_reports
 from fedsteer_tff.subspace.candidate_pool import empty_pool
 from fedsteer_tff.subspace.candidate_pool import select_from_pool

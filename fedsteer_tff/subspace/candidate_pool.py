@@ -8,7 +8,8 @@ later report stays.
 """
 
 import collections
-from typing import Mapping, NamedTuple, Optional
+from collections.abc import Mapping
+from typing import NamedTuple, Optional
 
 import tensorflow as tf
 
@@ -24,9 +25,7 @@ ELIGIBILITIES = (FREQUENT, RECEIVED)
 _DEFAULT_SELECTION_RIDGE = 0.01
 
 
-def empty_pool(
-  pool_size: int, sketch_width: int
-) -> Mapping[str, tf.Tensor]:
+def empty_pool(pool_size: int, sketch_width: int) -> Mapping[str, tf.Tensor]:
   """Returns a pool without candidates.
 
   Args:
@@ -75,9 +74,7 @@ def add_reports(
   )
   index = places[:, tf.newaxis]
   return collections.OrderedDict(
-    client_id=tf.tensor_scatter_nd_update(
-      pool['client_id'], index, client_ids
-    ),
+    client_id=tf.tensor_scatter_nd_update(pool['client_id'], index, client_ids),
     sketch=tf.tensor_scatter_nd_update(
       pool['sketch'], index, tf.boolean_mask(sketches, keep)
     ),

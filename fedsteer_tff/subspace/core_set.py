@@ -51,7 +51,7 @@ class _Objective:
     weights = tf.cast(weights, tf.float64)
     largest = tf.reduce_max(tf.linalg.diag_part(self._gram))
     self._ridge = tf.maximum(
-      tf.cast(ridge, tf.float64), _SMALLEST_RELATIVE_RIDGE * largest
+      _as_float64(ridge), _SMALLEST_RELATIVE_RIDGE * largest
     )
     self._weights = weights
     self.constant = tf.reduce_sum(weights * tf.cast(squared_norms, tf.float64))
@@ -166,7 +166,9 @@ def select_core_set(
 
   def errors_with(core_set, position):
     """E after putting each candidate [P] at `position`."""
-    at_position = tf.one_hot(position, core_set_size, True, False, dtype=tf.bool)
+    at_position = tf.one_hot(
+      position, core_set_size, True, False, dtype=tf.bool
+    )
     sets = tf.where(
       at_position[tf.newaxis], candidates[:, tf.newaxis], core_set[tf.newaxis]
     )
@@ -218,6 +220,12 @@ def select_core_set(
     [core_set, error, tf.constant(0), tf.constant(True)],
   )
   return CoreSelection(core_set, error, greedy_error, num_swaps)
+
+
+def _as_float64(value):
+  if isinstance(value, (int, float)):  # A cast would round it to float32.
+    return tf.constant(value, tf.float64)
+  return tf.cast(value, tf.float64)
 
 
 def _infinity():

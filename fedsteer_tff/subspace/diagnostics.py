@@ -1,7 +1,7 @@
 """What a user can watch while FedSteer trains, from small arrays only."""
 
 import collections
-from typing import Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 

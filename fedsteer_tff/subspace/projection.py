@@ -69,10 +69,13 @@ def ridge_strength(
   """
   size = gram.shape[0]
   scale = tf.linalg.trace(gram) / size
-  strength = ridge * scale if absolute_ridge is None else absolute_ridge
+  if absolute_ridge is None:
+    strength = ridge * scale
+  else:
+    strength = tf.constant(absolute_ridge, tf.float64)
   epsilon = 2.0**-52 if dtype == tf.float64 else 2.0**-23
   floor = _RIDGE_FLOOR_ULPS * size * epsilon * scale
-  strength = tf.maximum(tf.cast(strength, tf.float64), floor)
+  strength = tf.maximum(strength, floor)
   return tf.where(scale > 0.0, strength, tf.ones_like(strength))
 
 
