@@ -126,7 +126,7 @@ def train(
     f'--gamma={run.gamma}',
     f'--seed={run.seed}',
     f'--rounds={rounds}',
-    '--evaluate_every=1',
+    '--evaluate_every=2',
     f'--output_dir={folder}',
   ]
   if data_dir is not None:

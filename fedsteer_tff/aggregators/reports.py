@@ -210,7 +210,7 @@ def build_report(
     coordinates = subspace.solve_coordinates(factor, inner)
   sketch = tf.zeros([0])
   if spec.collects_sketches:
-    sketch = spec.sketch(row)[0]
+    sketch = (seen if sketched else spec.sketch(row))[0]
     sketch = tf.where(collecting, sketch, tf.zeros_like(sketch))
   return collections.OrderedDict(
     update=update,

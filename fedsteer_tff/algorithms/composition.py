@@ -42,7 +42,8 @@ def compose_process(
       which takes it off the model, if None.
     model_distributor: Sends the model to clients; a plain broadcast if None.
     metrics_aggregator: As in `tff.learning.algorithms`.
-    loop_implementation: As in `tff.learning.algorithms`.
+    loop_implementation: As in `tff.learning.algorithms`; DATASET_ITERATOR if
+      None, see `client_work.build_identified_client_work`.
 
   Returns:
     A `tff.learning.templates.LearningProcess`.

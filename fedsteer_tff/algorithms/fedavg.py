@@ -36,7 +36,8 @@ def build_fedavg(
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
     model_distributor: Sends the model to clients; a plain broadcast if None.
     metrics_aggregator: As in `tff.learning.algorithms`.
-    loop_implementation: As in `tff.learning.algorithms`.
+    loop_implementation: As in `tff.learning.algorithms`; DATASET_ITERATOR if
+      None, see `client_work.build_identified_client_work`.
 
   Returns:
     A `tff.learning.templates.LearningProcess`.

@@ -65,7 +65,8 @@ def build_fedsteer(
     server_optimizer: SGD with rate 1 if None.
     model_distributor: Sends the model to clients; a plain broadcast if None.
     metrics_aggregator: As in `tff.learning.algorithms`.
-    loop_implementation: As in `tff.learning.algorithms`.
+    loop_implementation: As in `tff.learning.algorithms`; DATASET_ITERATOR if
+      None, see `client_work.build_identified_client_work`.
     **parameters: Those of `fedsteer_tff.aggregators.FedSteerFactory`, such as
       `estimator`, `core_set_size`, `core_set`, `ridge`, `warmup_rounds` and
       `aggregation`.

@@ -40,7 +40,9 @@ def build_identified_client_work(
     optimizer: The local optimizer.
     client_weighting: 'known' or 'examples'.
     metrics_aggregator: As in `tff.learning.algorithms`.
-    loop_implementation: As in `tff.learning.algorithms`; TFF's default if None.
+    loop_implementation: As in `tff.learning.algorithms`. DATASET_ITERATOR if
+      None: the same result as TFF's own default, DATASET_REDUCE, which runs
+      convolutions on CPUs at less than half the speed.
 
   Returns:
     A `ClientWorkProcess`.
@@ -118,9 +120,9 @@ def _build_training(model_fn, optimizer, metrics_aggregator, loop):
     optimizer=optimizer,
     client_weighting=tff.learning.ClientWeighting.NUM_EXAMPLES,
     metrics_aggregator=metrics_aggregator,
+    loop_implementation=loop
+    or tff.learning.LoopImplementation.DATASET_ITERATOR,
   )
-  if loop is not None:
-    arguments['loop_implementation'] = loop
   if callable(model_fn):
     return tff.learning.templates.build_model_delta_client_work(
       model_fn=model_fn, **arguments
