@@ -90,9 +90,7 @@ def select(candidates, targets, weights, ridge, size, eligible):
   constant = np.sum(weights * np.sum(targets**2, axis=1))
   members, current = [], constant
   for _ in range(min(size, len(pool))):
-    members, current = best(
-      [members + [i] for i in pool if i not in members]
-    )
+    members, current = best([members + [i] for i in pool if i not in members])
   while len(pool) > len(members) > 0:
     swapped, lowest = best(
       [
@@ -163,9 +161,7 @@ class FedSteer:
     self.refresh, self.weighting, self.smoothing = rule
     self.population_size, self.dimension = population_size, dimension
     self.given = core_set is not None
-    self.core = np.array(
-      core_set if self.given else [-1] * core_set_size, int
-    )
+    self.core = np.array(core_set if self.given else [-1] * core_set_size, int)
     k = len(self.core)
     self.ridge, self.absolute_ridge = ridge, absolute_ridge
     self.warmup_rounds, self.reselect_every = warmup_rounds, reselect_every
@@ -291,8 +287,8 @@ class FedSteer:
         sketch = report.update @ self.sketch_matrix
         self.pool[place] = (i, sketch, probability)
     since = self.round_num + 1 - self.warmup_rounds
-    again = self.reselect_every and since > 0 and not (
-      since % self.reselect_every
+    again = (
+      self.reselect_every and since > 0 and not (since % self.reselect_every)
     )
     if since == 0 or again:
       self._select()
@@ -325,8 +321,7 @@ class FedSteer:
         eligible = probabilities >= threshold
       rho = self.ridge if self.absolute_ridge is None else 0.01
       chosen = [
-        int(ids[j])
-        for j in select(unit, unit, weights, rho, size, eligible)
+        int(ids[j]) for j in select(unit, unit, weights, rho, size, eligible)
       ]
     incoming = [i for i in chosen if i not in self.core]
     for slot in range(size):

@@ -96,9 +96,7 @@ def test_an_empty_round_applies_the_baseline(design):
   state = outputs[-1].state
   output = small_rounds.run(small_rounds.build(**parameters), state, [])
   wanted = state['baseline'] @ state['core_updates']
-  error = numpy_oracle.relative_error(
-    small_rounds.flat(output.result), wanted
-  )
+  error = numpy_oracle.relative_error(small_rounds.flat(output.result), wanted)
   assert error <= 1e-6
   for name in state:
     if name != 'round_num':
@@ -110,7 +108,11 @@ def test_an_empty_round_applies_the_baseline(design):
 def test_bad_reports_are_dropped_counted_and_never_cached(design, estimator):
   rounds = small_rounds.simulate(5, 6, empty=())
   for number, bad in (
-    (1, np.nan), (2, np.inf), (3, -np.inf), (4, 1e30), (5, None)
+    (1, np.nan),
+    (2, np.inf),
+    (3, -np.inf),
+    (4, 1e30),
+    (5, None),
   ):
     reports = rounds[number]
     first = reports[0]
@@ -357,9 +359,7 @@ def test_a_wrong_identity_is_an_error(
   assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-  ('seed', 'scale'), [(20, 1e-3), (21, 1e3)]
-)
+@pytest.mark.parametrize(('seed', 'scale'), [(20, 1e-3), (21, 1e3)])
 @pytest.mark.parametrize('estimator', _ESTIMATORS)
 @pytest.mark.parametrize('design', _DESIGNS)
 def test_rescaling_all_updates_rescales_the_estimate(

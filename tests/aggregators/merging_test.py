@@ -49,9 +49,7 @@ def test_merged_halves_equal_the_whole(merging, design, factory):
     delta, metrics = oracle.aggregate(reports)
     with tff.framework.get_context_stack().install(merging):
       output = small_rounds.run(process, state, reports)
-    small_rounds.check_round(
-      output, oracle, delta, metrics, f'round {number}:'
-    )
+    small_rounds.check_round(output, oracle, delta, metrics, f'round {number}:')
     state = output.state
 
 
@@ -84,9 +82,7 @@ def test_a_client_in_both_halves_is_cached_once_and_counted(
     delta, metrics = oracle.aggregate(reports)
     with tff.framework.get_context_stack().install(merging):
       output = small_rounds.run(process, state, reports)
-    small_rounds.check_round(
-      output, oracle, delta, metrics, f'round {number}:'
-    )
+    small_rounds.check_round(output, oracle, delta, metrics, f'round {number}:')
     assert metrics['duplicate_clients'] == 1
     state = output.state
 
@@ -119,9 +115,7 @@ def test_repetitions_within_and_across_halves_are_all_counted(
     state['core_updates'], np.stack([update, 2 * update])
   )
   assert error <= 1e-6
-  np.testing.assert_array_equal(
-    state['last_seen'], [0, 0, 0, 0, -1, -1, -1]
-  )
+  np.testing.assert_array_equal(state['last_seen'], [0, 0, 0, 0, -1, -1, -1])
 
 
 if __name__ == '__main__':

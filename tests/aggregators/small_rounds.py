@@ -107,9 +107,7 @@ def build_oracle(duplicates='first', **parameters):
 def report(client_id, update, weight=None, probability=None):
   """Returns a report, its numbers rounded as they travel."""
   weight = SHARES[client_id] if weight is None else weight
-  probability = (
-    PROBABILITIES[client_id] if probability is None else probability
-  )
+  probability = PROBABILITIES[client_id] if probability is None else probability
   return numpy_oracle.Report(
     int(client_id),
     np.float32(update).astype(float),
@@ -239,8 +237,11 @@ def check_state(state, oracle, where=''):
   # The running sum is exact for the coordinates that are in the cache.
   products = state['coordinates'] * state['client_weight'][:, np.newaxis]
   np.testing.assert_allclose(
-    state['baseline'], np.sum(products.astype(float), axis=0), atol=1e-9,
-    rtol=1e-9, err_msg=f'{where} baseline',
+    state['baseline'],
+    np.sum(products.astype(float), axis=0),
+    atol=1e-9,
+    rtol=1e-9,
+    err_msg=f'{where} baseline',
   )
 
 

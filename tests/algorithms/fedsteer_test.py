@@ -68,9 +68,7 @@ def test_ten_rounds_of_changing_cohort_sizes_equal_numpy():
 @pytest.mark.slow
 def test_a_short_sketch_equals_numpy():
   parameters = {'sketch_size': 16}
-  process = small_training.build(
-    'sketched_projection', 'stable', **parameters
-  )
+  process = small_training.build('sketched_projection', 'stable', **parameters)
   state = process.initialize()
   work = small_training.trainer()
   matrix = fedsteer_tff.subspace.sketch(

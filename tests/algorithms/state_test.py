@@ -53,7 +53,11 @@ def test_state_bytes_equal_the_formula(population_size, estimator):
   n = population_size
   smoothed = 4 * _D if estimator == 'stable' else 0
   assert sum(found.values()) == (
-    4 * (k * _D + n * k) + 8 * n + 16 * k + 17 + smoothed
+    4 * (k * _D + n * k)
+    + 8 * n
+    + 16 * k
+    + 17
+    + smoothed
     + places * (8 + 4 * sketch_size)
   )
 
@@ -82,9 +86,7 @@ def test_a_correction_factory_is_a_part_of_its_own():
   process = small_training.build(
     core_set=(0, 1),
     correction_factory=tff.aggregators.clipping_factory(
-      tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
-        1.0, 0.5, 0.1
-      ),
+      tff.aggregators.PrivateQuantileEstimationProcess.no_noise(1.0, 0.5, 0.1),
       tff.aggregators.SumFactory(),
     ),
   )

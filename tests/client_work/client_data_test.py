@@ -36,7 +36,9 @@ def test_identity_travels_as_one_element():
   assert ident['client_id'].dtype == np.int32
   assert ident['weight'].dtype == np.float32
   assert ident == {
-    'client_id': 3, 'weight': 0.25, 'participation_probability': 0.5
+    'client_id': 3,
+    'weight': 0.25,
+    'participation_probability': 0.5,
   }
 
 
@@ -75,9 +77,12 @@ def test_padding_is_nobody_and_has_no_examples():
   assert _only(data['ident'])['client_id'] == -1
   assert not list(data['data'])
   assert data['data'].element_spec == _SPEC
-  assert data['ident'].element_spec == client_work.build_client_data(
-    0, _dataset(), participation_probability=1.0
-  )['ident'].element_spec
+  assert (
+    data['ident'].element_spec
+    == client_work.build_client_data(
+      0, _dataset(), participation_probability=1.0
+    )['ident'].element_spec
+  )
 
 
 def test_padding_keeps_a_fixed_batch_size_and_the_structure():

@@ -12,13 +12,12 @@ _GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'd_probs.npz'
 
 
 class PopulationTest(parameterized.TestCase):
-
   def test_weights_are_divided_by_their_sum(self):
     population = participation.Population([2, 6], [0.5, 1])
     np.testing.assert_array_equal(population.weights, [0.25, 0.75])
     self.assertEqual(population.weights.dtype, np.float64)
     np.testing.assert_array_equal(
-        population.participation_probabilities, [0.5, 1]
+      population.participation_probabilities, [0.5, 1]
     )
     self.assertEqual(population.num_clients, 2)
 
@@ -41,17 +40,17 @@ class PopulationTest(parameterized.TestCase):
       population.participation_probabilities[0] = 1
 
   @parameterized.parameters(
-      ([1, -1.0], [1, 1], ValueError, r'weights .* found -1.0 for client 1'),
-      ([1, np.nan], [1, 1], ValueError, 'weights must be finite'),
-      ([1, np.inf], [1, 1], ValueError, 'weights must be finite'),
-      ([0, 0], [1, 1], ValueError, 'weights must have a positive sum'),
-      ([1, 1], [1, 0], ValueError, r'in \(0, 1\], found 0.0 for client 1'),
-      ([1, 1], [1.5, 1], ValueError, r'in \(0, 1\], found 1.5 for client 0'),
-      ([1, 1], [np.nan, 1], ValueError, r'participation_probabilities must'),
-      ([1, 1], [1], ValueError, 'same length, found 2 and 1'),
-      ([], [], ValueError, 'weights must be a vector with at least one'),
-      ([[1]], [1], ValueError, r'found shape \(1, 1\)'),
-      (['a'], [1], TypeError, 'weights must be a vector of numbers'),
+    ([1, -1.0], [1, 1], ValueError, r'weights .* found -1.0 for client 1'),
+    ([1, np.nan], [1, 1], ValueError, 'weights must be finite'),
+    ([1, np.inf], [1, 1], ValueError, 'weights must be finite'),
+    ([0, 0], [1, 1], ValueError, 'weights must have a positive sum'),
+    ([1, 1], [1, 0], ValueError, r'in \(0, 1\], found 0.0 for client 1'),
+    ([1, 1], [1.5, 1], ValueError, r'in \(0, 1\], found 1.5 for client 0'),
+    ([1, 1], [np.nan, 1], ValueError, r'participation_probabilities must'),
+    ([1, 1], [1], ValueError, 'same length, found 2 and 1'),
+    ([], [], ValueError, 'weights must be a vector with at least one'),
+    ([[1]], [1], ValueError, r'found shape \(1, 1\)'),
+    (['a'], [1], TypeError, 'weights must be a vector of numbers'),
   )
   def test_wrong_arguments_are_named(self, weights, p, error, message):
     with self.assertRaisesRegex(error, message):
@@ -59,18 +58,15 @@ class PopulationTest(parameterized.TestCase):
 
 
 class TwoGroupProbabilitiesTest(parameterized.TestCase):
-
   def test_reproduces_the_published_probabilities(self):
     golden = np.load(_GOLDEN)
     for case in range(int(golden['n'])):
       probabilities = participation.two_group_probabilities(
-          int(golden[f'{case}_N']),
-          float(golden[f'{case}_C']),
-          float(golden[f'{case}_givenProb']),
+        int(golden[f'{case}_N']),
+        float(golden[f'{case}_C']),
+        float(golden[f'{case}_givenProb']),
       )
-      np.testing.assert_allclose(
-          probabilities, golden[f'{case}_p'], rtol=1e-14
-      )
+      np.testing.assert_allclose(probabilities, golden[f'{case}_p'], rtol=1e-14)
       self.assertAlmostEqual(probabilities.sum(), int(golden[f'{case}_m']))
 
   def test_defaults_are_six_and_one_thirty_fifths(self):
@@ -81,7 +77,7 @@ class TwoGroupProbabilitiesTest(parameterized.TestCase):
   def test_odd_population_puts_the_smaller_half_first(self):
     probabilities = participation.two_group_probabilities(5, 0.4, 1.0)
     np.testing.assert_allclose(
-        probabilities, 2 * np.array([2, 2, 1, 1, 1]) / 7, rtol=1e-14
+      probabilities, 2 * np.array([2, 2, 1, 1, 1]) / 7, rtol=1e-14
     )
 
   def test_expected_count_survives_rounding_of_the_rate(self):
@@ -91,21 +87,21 @@ class TwoGroupProbabilitiesTest(parameterized.TestCase):
 
   def test_no_skew_is_uniform(self):
     np.testing.assert_allclose(
-        participation.two_group_probabilities(10, 0.5, 0.0),
-        participation.uniform_probabilities(10, 0.5),
-        rtol=1e-14,
+      participation.two_group_probabilities(10, 0.5, 0.0),
+      participation.uniform_probabilities(10, 0.5),
+      rtol=1e-14,
     )
 
   @parameterized.parameters(
-      ((10, 1.0, 5.0), ValueError, 'keep every probability <= 1, found 1.714'),
-      ((10, 0.05), ValueError, r'rate \* num_clients must be at least 1'),
-      ((10, 0.0), ValueError, r'rate must be in \(0, 1\], found 0.0'),
-      ((10, 1.1), ValueError, r'rate must be in \(0, 1\], found 1.1'),
-      ((10, 0.5, -1.0), ValueError, 'skew must be finite and >= 0'),
-      ((0, 0.5), ValueError, 'num_clients must be >= 1, found 0'),
-      ((1.5, 0.5), TypeError, 'num_clients must be an integer, found 1.5'),
-      ((10, 'x'), TypeError, "rate must be a number, found 'x'"),
-      ((10, 0.5, None), TypeError, 'skew must be a number'),
+    ((10, 1.0, 5.0), ValueError, 'keep every probability <= 1, found 1.714'),
+    ((10, 0.05), ValueError, r'rate \* num_clients must be at least 1'),
+    ((10, 0.0), ValueError, r'rate must be in \(0, 1\], found 0.0'),
+    ((10, 1.1), ValueError, r'rate must be in \(0, 1\], found 1.1'),
+    ((10, 0.5, -1.0), ValueError, 'skew must be finite and >= 0'),
+    ((0, 0.5), ValueError, 'num_clients must be >= 1, found 0'),
+    ((1.5, 0.5), TypeError, 'num_clients must be an integer, found 1.5'),
+    ((10, 'x'), TypeError, "rate must be a number, found 'x'"),
+    ((10, 0.5, None), TypeError, 'skew must be a number'),
   )
   def test_wrong_arguments_are_named(self, arguments, error, message):
     with self.assertRaisesRegex(error, message):
@@ -113,10 +109,9 @@ class TwoGroupProbabilitiesTest(parameterized.TestCase):
 
 
 class UniformProbabilitiesTest(parameterized.TestCase):
-
   def test_all_are_the_rate(self):
     np.testing.assert_array_equal(
-        participation.uniform_probabilities(3, 0.2), [0.2, 0.2, 0.2]
+      participation.uniform_probabilities(3, 0.2), [0.2, 0.2, 0.2]
     )
 
   @parameterized.parameters(0.0, 1.1, -0.5)

@@ -131,9 +131,7 @@ def test_search_makes_the_choices_of_the_numpy_search(seed):
   selection = subspace.select_core_set(
     *_grams(candidates, targets), weights, 4, 0.01, eligible=eligible
   )
-  wanted = numpy_oracle.select(
-    candidates, targets, weights, 0.01, 4, eligible
-  )
+  wanted = numpy_oracle.select(candidates, targets, weights, 0.01, 4, eligible)
   assert selection.core_set.numpy().tolist() == wanted
 
 
@@ -264,9 +262,7 @@ def test_rescaling_the_updates_and_the_ridge_changes_no_choice(seed, scale):
 def test_a_wrong_size_is_named(size):
   candidates, targets, weights = _instance(0)
   with pytest.raises(ValueError) as caught:
-    subspace.select_core_set(
-      *_grams(candidates, targets), weights, size, 0.01
-    )
+    subspace.select_core_set(*_grams(candidates, targets), weights, size, 0.01)
   assert str(caught.value) == (
     f'core_set_size must be an integer >= 1, found {size!r}'
   )

@@ -74,7 +74,11 @@ def test_variance_estimate_is_unbiased():
     variance += probability * np.sum((delta - target) ** 2)
     plain += probability * np.sum((importance @ updates[active] - target) ** 2)
     metrics = _metrics(
-      basis, updates[active], cached[active], cached[active], d[active],
+      basis,
+      updates[active],
+      cached[active],
+      cached[active],
+      d[active],
       p[active],
     )
     expected += probability * metrics['variance_estimate']
@@ -87,9 +91,7 @@ def test_variance_estimate_is_unbiased():
 
 def test_an_empty_cohort_gives_zeros():
   basis, updates, cached, d, p = _instance(0)
-  metrics = _metrics(
-    basis, updates[:0], cached[:0], cached[:0], d[:0], p[:0]
-  )
+  metrics = _metrics(basis, updates[:0], cached[:0], cached[:0], d[:0], p[:0])
   condition = metrics.pop('core_condition')
   assert condition > 1
   assert set(metrics.values()) == {0.0}
@@ -108,9 +110,7 @@ def test_an_empty_core_set_explains_nothing():
 def test_zero_updates_are_left_out_of_the_means():
   basis, updates, cached, d, p = _instance(2)
   fresh = numpy_oracle.project(basis, updates, 0.01)
-  without = _metrics(
-    basis, updates[1:], cached[1:], fresh[1:], d[1:], p[1:]
-  )
+  without = _metrics(basis, updates[1:], cached[1:], fresh[1:], d[1:], p[1:])
   updates[0], fresh[0] = 0, 0
   metrics = _metrics(basis, updates, cached, fresh, d, p)
   for name in ('relative_residual', 'effective_shrinkage'):
@@ -148,9 +148,7 @@ def test_condition_number_of_equal_rows_is_that_of_rounding(dtype):
   [([7, 5, 3], 2, 4), ([7, -1, 3], 2, 4), ([-1, -1], 0, 0), ([], 0, 0)],
 )
 def test_staleness_counts_rounds_and_leaves_out_never(last, mean, oldest):
-  found = subspace.staleness(
-    tf.constant(7), tf.constant(last, tf.int32)
-  )
+  found = subspace.staleness(tf.constant(7), tf.constant(last, tf.int32))
   assert tuple(float(value) for value in found) == (mean, oldest)
 
 

@@ -245,9 +245,7 @@ def test_nobody_was_ever_seen(estimator):
     rule,
     tf.zeros([2, 5]),
     tf.zeros([2], tf.float64),
-    _cohort(
-      [], empty, empty, np.zeros([0, 2]), np.zeros([0, 2]), np.float32
-    ),
+    _cohort([], empty, empty, np.zeros([0, 2]), np.zeros([0, 2]), np.float32),
     tf.zeros([5]),
     tf.constant(0.0, tf.float64),
     tf.zeros([5 if rule.smooths else 0]),

@@ -142,9 +142,7 @@ def test_no_updates_give_no_coordinates():
 @pytest.mark.parametrize('seed', range(5))
 @pytest.mark.parametrize('scale', [1e-3, 1e3])
 @pytest.mark.parametrize('ridge', [0.0, 0.01, 1.0])
-def test_rescaling_all_updates_leaves_coordinates_unchanged(
-  seed, scale, ridge
-):
+def test_rescaling_all_updates_leaves_coordinates_unchanged(seed, scale, ridge):
   updates = _updates(seed, dtype=np.float32)
   before = subspace.project(updates[:3], updates, ridge=ridge)
   scaled = (updates * np.float32(scale)).astype(np.float32)

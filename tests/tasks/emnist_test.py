@@ -17,13 +17,13 @@ _WRITERS = ('f0003_01', 'f0001_00', 'f0002_07')
 
 def _example(pixels, label):
   feature = {
-      'pixels': tf.train.Feature(
-          float_list=tf.train.FloatList(value=pixels.ravel())
-      ),
-      'label': tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    'pixels': tf.train.Feature(
+      float_list=tf.train.FloatList(value=pixels.ravel())
+    ),
+    'label': tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
   }
   return tf.train.Example(
-      features=tf.train.Features(feature=feature)
+    features=tf.train.Features(feature=feature)
   ).SerializeToString()
 
 
@@ -35,12 +35,12 @@ def _write(folder, announced_extra=0):
   path = folder / 'emnist_all.sqlite'
   with contextlib.closing(sqlite3.connect(path)) as connection:
     connection.execute(
-        'CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT'
-        ' NULL, serialized_example_proto BLOB NOT NULL)'
+      'CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT'
+      ' NULL, serialized_example_proto BLOB NOT NULL)'
     )
     connection.execute(
-        'CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name'
-        ' TEXT NOT NULL, num_examples INTEGER NOT NULL)'
+      'CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name'
+      ' TEXT NOT NULL, num_examples INTEGER NOT NULL)'
     )
     for kind, num_classes in (('digits_only', 10), ('all', 62)):
       for split, copies in (('train', 2), ('test', 1)):
@@ -50,12 +50,12 @@ def _write(folder, announced_extra=0):
           pixels[0, 0] = int(writer[1:5]) / 255
           labels = list(range(num_classes)) * copies
           connection.executemany(
-              'INSERT INTO examples VALUES (?, ?, ?)',
-              [(name, writer, _example(pixels, c)) for c in labels],
+            'INSERT INTO examples VALUES (?, ?, ?)',
+            [(name, writer, _example(pixels, c)) for c in labels],
           )
           connection.execute(
-              'INSERT INTO client_metadata VALUES (?, ?, ?)',
-              (writer, name, len(labels) + announced_extra),
+            'INSERT INTO client_metadata VALUES (?, ?, ?)',
+            (writer, name, len(labels) + announced_extra),
           )
     connection.commit()
   return path
@@ -78,9 +78,7 @@ def _no_network(monkeypatch):
 
 def test_balanced_merges_the_letters_that_look_alike():
   mapping = emnist.label_map('balanced')
-  characters = (
-      '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-  )
+  characters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
   assert mapping.shape == (62,) and mapping.max() == 46
   np.testing.assert_array_equal(np.unique(mapping), np.arange(47))
   np.testing.assert_array_equal(mapping[:36], np.arange(36))
@@ -93,8 +91,8 @@ def test_balanced_merges_the_letters_that_look_alike():
 
 
 @pytest.mark.parametrize(
-    'label_set, num_classes',
-    [('digits', 10), ('balanced', 47), ('byclass', 62)],
+  'label_set, num_classes',
+  [('digits', 10), ('balanced', 47), ('byclass', 62)],
 )
 def test_reads_all_examples_and_their_writers(folder, label_set, num_classes):
   data = emnist.load(folder, label_set)
@@ -103,12 +101,12 @@ def test_reads_all_examples_and_their_writers(folder, label_set, num_classes):
   assert data.train_images.shape == (3 * 2 * source, 28, 28, 1)
   assert data.test_images.shape == (3 * source, 28, 28, 1)
   np.testing.assert_array_equal(
-      data.train_labels[: 2 * source],
-      np.tile(emnist.label_map(label_set), 2),
+    data.train_labels[: 2 * source],
+    np.tile(emnist.label_map(label_set), 2),
   )
   # Writers are sorted by id; ink is inverted.
   np.testing.assert_array_equal(
-      data.train_images[:, 0, 0, 0], 255 - 1 - data.train_owners
+    data.train_images[:, 0, 0, 0], 255 - 1 - data.train_owners
   )
   np.testing.assert_array_equal(np.bincount(data.train_owners), 2 * source)
   assert data.train_images[:, 1:].max() == 0
@@ -116,7 +114,7 @@ def test_reads_all_examples_and_their_writers(folder, label_set, num_classes):
 
 def test_natural_partition_has_one_client_per_writer(folder):
   task = tasks.load_task(
-      'emnist', data_dir=folder, partition='natural', label_set='digits'
+    'emnist', data_dir=folder, partition='natural', label_set='digits'
   )
   np.testing.assert_array_equal(task.num_examples, [20, 20, 20])
   for client in range(3):
@@ -126,7 +124,7 @@ def test_natural_partition_has_one_client_per_writer(folder):
 
 def test_natural_partition_keeps_the_first_writers(folder):
   task = tasks.load_task(
-      'emnist', data_dir=folder, partition='natural', num_clients=2
+    'emnist', data_dir=folder, partition='natural', num_clients=2
   )
   assert task.num_clients == 2 and task.num_classes == 47
 
@@ -140,7 +138,7 @@ def test_pooled_examples_can_be_partitioned_anew(folder):
 
 
 def test_missing_file_without_network_says_what_to_put_where(
-    tmp_path, no_network
+  tmp_path, no_network
 ):
   with pytest.raises(FileNotFoundError) as error:
     emnist.load(str(tmp_path))

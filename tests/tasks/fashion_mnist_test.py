@@ -41,11 +41,11 @@ def test_reads_plain_and_compressed_files(tmp_path, compress):
 def test_makes_a_task_that_takes_what_it_needs(tmp_path):
   _write(tmp_path)
   task = tasks.load_task(
-      'fashion_mnist',
-      data_dir=str(tmp_path),
-      num_clients=20,
-      examples_per_client=8,
-      gamma=0.5,
+    'fashion_mnist',
+    data_dir=str(tmp_path),
+    num_clients=20,
+    examples_per_client=8,
+    gamma=0.5,
   )
   assert task.num_examples.sum() == 160
   x, y = next(task.client_datasets[0].as_numpy_iterator())
@@ -65,7 +65,7 @@ def test_without_files_and_network_the_error_says_what_to_do(monkeypatch):
 
   monkeypatch.setattr(fashion_mnist, '_DEBIAN_FOLDER', '/does/not/exist')
   monkeypatch.setattr(
-      fashion_mnist.tf.keras.datasets.fashion_mnist, 'load_data', fail
+    fashion_mnist.tf.keras.datasets.fashion_mnist, 'load_data', fail
   )
   with pytest.raises(FileNotFoundError, match='pass it as data_dir'):
     fashion_mnist.load()
@@ -82,7 +82,7 @@ def test_a_truncated_file_is_named(tmp_path, compress):
 
 
 @pytest.mark.parametrize(
-    'content', [b'', b'\0\0', b'<html>not found</html>', b'\0\0\x08\x03\0\0']
+  'content', [b'', b'\0\0', b'<html>not found</html>', b'\0\0\x08\x03\0\0']
 )
 def test_a_file_of_another_kind_is_named(tmp_path, content):
   _write(tmp_path)

@@ -19,14 +19,13 @@ def _labels(per_class, num_classes=10):
 
 def _rules():
   return {
-      'bipartite': lambda y, seed: partition.bipartite(y, 20, seed=seed),
-      'dirichlet': lambda y, seed: partition.dirichlet(y, 20, seed=seed),
-      'iid': lambda y, seed: partition.iid(y, 20, seed=seed),
+    'bipartite': lambda y, seed: partition.bipartite(y, 20, seed=seed),
+    'dirichlet': lambda y, seed: partition.dirichlet(y, 20, seed=seed),
+    'iid': lambda y, seed: partition.iid(y, 20, seed=seed),
   }
 
 
 class EveryRuleTest(parameterized.TestCase):
-
   @parameterized.parameters('bipartite', 'dirichlet', 'iid')
   def test_uses_no_index_twice_and_leaves_no_client_empty(self, name):
     labels = _labels(100)
@@ -37,7 +36,7 @@ class EveryRuleTest(parameterized.TestCase):
     self.assertGreaterEqual(result.num_examples.min(), 1)
     self.assertEqual(result.num_examples.sum(), len(indices))
     self.assertAlmostEqual(
-        result.examples_per_client, result.num_examples.mean()
+      result.examples_per_client, result.num_examples.mean()
     )
 
   @parameterized.parameters('bipartite', 'dirichlet', 'iid')
@@ -47,10 +46,10 @@ class EveryRuleTest(parameterized.TestCase):
     for a, b in zip(first.client_indices, second.client_indices):
       np.testing.assert_array_equal(a, b)
     self.assertFalse(
-        all(
-            np.array_equal(a, b)
-            for a, b in zip(first.client_indices, other.client_indices)
-        )
+      all(
+        np.array_equal(a, b)
+        for a, b in zip(first.client_indices, other.client_indices)
+      )
     )
 
   @parameterized.parameters('bipartite', 'dirichlet', 'iid')
@@ -69,36 +68,34 @@ class EveryRuleTest(parameterized.TestCase):
 
 
 class BipartiteTest(parameterized.TestCase):
-
   @parameterized.parameters('seed', 'generator')
   def test_reproduces_the_published_rule(self, how):
     golden = np.load(_GOLDEN)
     seed = int(golden['seed'])
     result = partition.bipartite(
-        golden['labels'],
-        int(golden['N']),
-        gamma=0.9,
-        class_ratio=float(golden['class_ratio']),
-        examples_per_client=(
-            int(golden['min_data']) + int(golden['max_data'])
-        ) // 2,
-        seed=seed if how == 'seed' else np.random.RandomState(seed),
+      golden['labels'],
+      int(golden['N']),
+      gamma=0.9,
+      class_ratio=float(golden['class_ratio']),
+      examples_per_client=(int(golden['min_data']) + int(golden['max_data']))
+      // 2,
+      seed=seed if how == 'seed' else np.random.RandomState(seed),
     )
     np.testing.assert_array_equal(result.num_examples, golden['sizes'])
     for i in range(int(golden['N'])):
       np.testing.assert_array_equal(
-          result.client_indices[i],
-          golden['indices'][i][golden['indices'][i] >= 0],
+        result.client_indices[i],
+        golden['indices'][i][golden['indices'][i] >= 0],
       )
       np.testing.assert_array_equal(
-          result.client_labels[i],
-          golden['client_labels'][i][golden['client_labels'][i] >= 0],
+        result.client_labels[i],
+        golden['client_labels'][i][golden['client_labels'][i] >= 0],
       )
 
   @parameterized.parameters((0.9, 90), (0.7, 70), (0.29, 29), (0.5, 50))
   def test_gamma_is_the_share_of_clients_with_common_classes(self, gamma, num):
     result = partition.bipartite(
-        _labels(2000), 100, gamma, examples_per_client=40
+      _labels(2000), 100, gamma, examples_per_client=40
     )
     owners = collections.defaultdict(set)
     for client, classes in enumerate(result.client_labels):
@@ -115,7 +112,7 @@ class BipartiteTest(parameterized.TestCase):
 
   def test_both_groups_hold_half_of_the_examples(self):
     result = partition.bipartite(
-        _labels(2000), 100, 0.9, examples_per_client=80, seed=1
+      _labels(2000), 100, 0.9, examples_per_client=80, seed=1
     )
     sizes = np.sort(result.num_examples)
     # 4,000 over 90 clients, the last takes the rest; 4,000 over 10.
@@ -128,7 +125,7 @@ class BipartiteTest(parameterized.TestCase):
     result = partition.bipartite(labels, 20, examples_per_client=31)
     for indices, classes in zip(result.client_indices, result.client_labels):
       np.testing.assert_array_equal(
-          labels[indices], np.resize(classes, len(indices))
+        labels[indices], np.resize(classes, len(indices))
       )
 
   @parameterized.parameters((0.5, 2), (1.0, 5), (0.2, 1), (0.01, 1), (0.6, 3))
@@ -139,17 +136,15 @@ class BipartiteTest(parameterized.TestCase):
 
   def test_odd_number_of_classes_gives_the_rare_group_one_more(self):
     result = partition.bipartite(
-        _labels(500, 5), 40, gamma=0.5, class_ratio=1.0
+      _labels(500, 5), 40, gamma=0.5, class_ratio=1.0
     )
-    self.assertCountEqual(
-        map(len, result.client_labels), 20 * [2] + 20 * [3]
-    )
+    self.assertCountEqual(map(len, result.client_labels), 20 * [2] + 20 * [3])
 
   @parameterized.parameters((0.0, 3), (1.0, 2), (0.01, 3))
   def test_an_empty_group_leaves_its_classes_unused(self, gamma, num_classes):
     labels = _labels(500, 5)
     result = partition.bipartite(
-        labels, 40, gamma, class_ratio=1.0, examples_per_client=20
+      labels, 40, gamma, class_ratio=1.0, examples_per_client=20
     )
     used = labels[np.concatenate(result.client_indices)]
     self.assertLen(np.unique(used), num_classes)
@@ -159,10 +154,10 @@ class BipartiteTest(parameterized.TestCase):
     # 17 examples for 10 minority clients: rounding 1.7 to 2 for nine of them
     # would leave -1 for the tenth.
     result = partition.bipartite(
-        _labels(500, 2), 17, gamma=7 / 17, examples_per_client=2
+      _labels(500, 2), 17, gamma=7 / 17, examples_per_client=2
     )
     np.testing.assert_array_equal(
-        np.sort(result.num_examples), 9 * [1] + 6 * [2] + [5, 8]
+      np.sort(result.num_examples), 9 * [1] + 6 * [2] + [5, 8]
     )
 
   @parameterized.parameters(0.9, 0.7)
@@ -178,37 +173,37 @@ class BipartiteTest(parameterized.TestCase):
   def test_overflow_names_the_class_the_need_and_what_there_is(self):
     labels = np.concatenate([_labels(500, 2), [2, 3, 3]])
     with self.assertRaisesRegex(
-        ValueError, r'class 2 \(needed \d+, available 1\)'
+      ValueError, r'class 2 \(needed \d+, available 1\)'
     ):
       partition.bipartite(labels, 10, 0.5, 1.0, examples_per_client=8)
 
   def test_a_class_without_examples_is_an_error(self):
     with self.assertRaisesRegex(ValueError, r'class 4 .*available 0'):
       partition.bipartite(
-          _labels(50, 4), 10, gamma=0.5, class_ratio=1.0, num_classes=5
+        _labels(50, 4), 10, gamma=0.5, class_ratio=1.0, num_classes=5
       )
 
   def test_too_few_examples_for_every_client_is_an_error(self):
     with self.assertRaisesRegex(ValueError, 'at least one example'):
       # 50 examples for 90 majority clients.
       partition.bipartite(
-          _labels(500, 2), 100, gamma=0.9, examples_per_client=1
+        _labels(500, 2), 100, gamma=0.9, examples_per_client=1
       )
 
   @parameterized.parameters(
-      ({'gamma': -0.1}, ValueError, r'gamma must be in \[0, 1\], found -0.1'),
-      ({'gamma': 1.1}, ValueError, r'gamma must be in \[0, 1\], found 1.1'),
-      ({'gamma': float('nan')}, ValueError, 'gamma must be'),
-      ({'gamma': '0.9'}, TypeError, 'gamma must be a number'),
-      ({'class_ratio': 0.0}, ValueError, r'class_ratio must be in \(0, 1\]'),
-      ({'num_clients': 0}, ValueError, 'num_clients must be >= 1, found 0'),
-      ({'num_clients': 2.0}, TypeError, 'num_clients must be an integer'),
-      ({'examples_per_client': 0}, ValueError, 'examples_per_client must be'),
-      ({'seed': -1}, ValueError, 'seed must be >= 0, found -1'),
-      ({'num_classes': 5}, ValueError, r'labels must be in \[0, 5\)'),
-      ({'labels': np.zeros(9, int)}, ValueError, 'num_classes must be >= 2'),
-      ({'labels': np.zeros(9)}, TypeError, 'labels must be integers'),
-      ({'labels': np.zeros([0], int)}, ValueError, 'labels must be a vector'),
+    ({'gamma': -0.1}, ValueError, r'gamma must be in \[0, 1\], found -0.1'),
+    ({'gamma': 1.1}, ValueError, r'gamma must be in \[0, 1\], found 1.1'),
+    ({'gamma': float('nan')}, ValueError, 'gamma must be'),
+    ({'gamma': '0.9'}, TypeError, 'gamma must be a number'),
+    ({'class_ratio': 0.0}, ValueError, r'class_ratio must be in \(0, 1\]'),
+    ({'num_clients': 0}, ValueError, 'num_clients must be >= 1, found 0'),
+    ({'num_clients': 2.0}, TypeError, 'num_clients must be an integer'),
+    ({'examples_per_client': 0}, ValueError, 'examples_per_client must be'),
+    ({'seed': -1}, ValueError, 'seed must be >= 0, found -1'),
+    ({'num_classes': 5}, ValueError, r'labels must be in \[0, 5\)'),
+    ({'labels': np.zeros(9, int)}, ValueError, 'num_classes must be >= 2'),
+    ({'labels': np.zeros(9)}, TypeError, 'labels must be integers'),
+    ({'labels': np.zeros([0], int)}, ValueError, 'labels must be a vector'),
   )
   def test_wrong_arguments_are_named(self, arguments, error, message):
     arguments = {'labels': _labels(50), 'num_clients': 10, **arguments}
@@ -217,7 +212,6 @@ class BipartiteTest(parameterized.TestCase):
 
 
 class DirichletTest(parameterized.TestCase):
-
   def test_uses_every_example_without_a_limit(self):
     result = partition.dirichlet(_labels(100), 10, 0.5)
     self.assertEqual(result.num_examples.sum(), 1000)
@@ -229,11 +223,10 @@ class DirichletTest(parameterized.TestCase):
 
   def test_small_alpha_gives_clients_fewer_classes(self):
     few, many = (
-        np.mean([
-            len(c)
-            for c in partition.dirichlet(_labels(500), 20, a).client_labels
-        ])
-        for a in (0.05, 100.0)
+      np.mean(
+        [len(c) for c in partition.dirichlet(_labels(500), 20, a).client_labels]
+      )
+      for a in (0.05, 100.0)
     )
     self.assertLess(few, 5)
     self.assertEqual(many, 10)
@@ -249,12 +242,12 @@ class DirichletTest(parameterized.TestCase):
     np.testing.assert_array_equal(result.num_examples, 1)
 
   @parameterized.parameters(
-      ({'alpha': 0.0}, ValueError, 'finite and >= 0.001, found 0.0'),
-      ({'alpha': 1e-300}, ValueError, 'finite and >= 0.001, found 1e-300'),
-      ({'alpha': float('inf')}, ValueError, 'alpha must be finite'),
-      ({'alpha': None}, TypeError, 'alpha must be a number'),
-      ({'num_clients': 501}, ValueError, r'examples \(500\), found 501'),
-      ({'examples_per_client': 51}, ValueError, r'\(500\), found 51 \* 10'),
+    ({'alpha': 0.0}, ValueError, 'finite and >= 0.001, found 0.0'),
+    ({'alpha': 1e-300}, ValueError, 'finite and >= 0.001, found 1e-300'),
+    ({'alpha': float('inf')}, ValueError, 'alpha must be finite'),
+    ({'alpha': None}, TypeError, 'alpha must be a number'),
+    ({'num_clients': 501}, ValueError, r'examples \(500\), found 501'),
+    ({'examples_per_client': 51}, ValueError, r'\(500\), found 51 \* 10'),
   )
   def test_wrong_arguments_are_named(self, arguments, error, message):
     arguments = {'labels': _labels(50), 'num_clients': 10, **arguments}
@@ -263,7 +256,6 @@ class DirichletTest(parameterized.TestCase):
 
 
 class IidTest(parameterized.TestCase):
-
   def test_sizes_differ_by_at_most_one(self):
     sizes = partition.iid(_labels(101, 7), 10).num_examples
     self.assertEqual(sizes.sum(), 707)
@@ -275,7 +267,6 @@ class IidTest(parameterized.TestCase):
 
 
 class ByOwnerTest(parameterized.TestCase):
-
   def test_keeps_examples_with_their_owner_in_order(self):
     result = partition.by_owner([4, 5, 4, 6], [1, 0, 1, 0])
     np.testing.assert_array_equal(result.client_indices[0], [1, 3])

@@ -14,11 +14,10 @@ from tasks import task
 
 
 class ModelsTest(parameterized.TestCase):
-
   @parameterized.parameters(
-      ('small_cnn', (28, 28, 1), 10, 20_522),
-      ('small_cnn', (28, 28, 1), 47, 22_927),
-      ('mlp', (8, 8, 1), 10, 4_810),
+    ('small_cnn', (28, 28, 1), 10, 20_522),
+    ('small_cnn', (28, 28, 1), 47, 22_927),
+    ('mlp', (8, 8, 1), 10, 4_810),
   )
   def test_has_the_documented_size(self, name, shape, num_classes, size):
     model = models.get_builder(name)(shape, num_classes)
@@ -30,7 +29,7 @@ class ModelsTest(parameterized.TestCase):
   def test_initial_weights_follow_the_seed(self, name, shape):
     builder = models.get_builder(name)
     first, same, other = (
-        builder(shape, 10, seed).get_weights() for seed in (1, 1, 2)
+      builder(shape, 10, seed).get_weights() for seed in (1, 1, 2)
     )
     for a, b, c in zip(first, same, other):
       np.testing.assert_array_equal(a, b)
@@ -47,7 +46,6 @@ class ModelsTest(parameterized.TestCase):
 
 
 class DigitsTest(parameterized.TestCase):
-
   def test_split_is_stratified_and_loses_nothing(self):
     data = digits.load()
     self.assertEqual(data.train_images.shape, (1438, 8, 8, 1))
@@ -67,36 +65,35 @@ class DigitsTest(parameterized.TestCase):
     x = data.train_images / np.float32(data.largest_pixel)
     model = models.mlp((8, 8, 1), 10)
     model.compile(
-        tf.keras.optimizers.SGD(0.5),
-        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        ['accuracy'],
+      tf.keras.optimizers.SGD(0.5),
+      tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      ['accuracy'],
     )
     model.fit(x, data.train_labels, 32, epochs=10, shuffle=False, verbose=0)
     _, accuracy = model.evaluate(
-        data.test_images / np.float32(data.largest_pixel),
-        data.test_labels,
-        verbose=0,
+      data.test_images / np.float32(data.largest_pixel),
+      data.test_labels,
+      verbose=0,
     )
     self.assertGreater(accuracy, 0.9)
 
 
 class FederatedTaskTest(parameterized.TestCase):
-
   def test_default_digits_task_has_one_batch_per_epoch(self):
     result = tasks.load_task('digits')
     self.assertEqual(result.num_clients, 100)
     self.assertLen(result.client_labels, 100)
     self.assertEqual(result.num_classes, 10)
     self.assertEqual(
-        result.element_spec,
-        (
-            tf.TensorSpec([None, 8, 8, 1], tf.float32),
-            tf.TensorSpec([None, 1], tf.int32),
-        ),
+      result.element_spec,
+      (
+        tf.TensorSpec([None, 8, 8, 1], tf.float32),
+        tf.TensorSpec([None, 1], tf.int32),
+      ),
     )
     self.assertEqual(result.test_dataset.element_spec, result.element_spec)
     for dataset, n, classes in zip(
-        result.client_datasets, result.num_examples, result.client_labels
+      result.client_datasets, result.num_examples, result.client_labels
     ):
       self.assertEqual(dataset.element_spec, result.element_spec)
       batches = list(dataset.as_numpy_iterator())
@@ -106,13 +103,16 @@ class FederatedTaskTest(parameterized.TestCase):
         self.assertBetween(x.min(), 0, 1)
         self.assertLessEqual(set(y[:, 0]), set(classes))
     self.assertEqual(
-        sum(len(y) for _, y in result.test_dataset.as_numpy_iterator()), 359
+      sum(len(y) for _, y in result.test_dataset.as_numpy_iterator()), 359
     )
 
   def test_small_batches_cover_all_examples_in_the_same_order_each_time(self):
     result = tasks.load_task(
-        'digits', partition='iid', num_clients=10, batch_size=16,
-        local_epochs=2,
+      'digits',
+      partition='iid',
+      num_clients=10,
+      batch_size=16,
+      local_epochs=2,
     )  # pyformat: disable
     dataset = result.client_datasets[0]
     n = int(result.num_examples[0])
@@ -128,11 +128,11 @@ class FederatedTaskTest(parameterized.TestCase):
     data = task.LabelledImages(images, labels, images, labels, 2, 1)
     split = partition.by_owner(labels, np.zeros(200, int))
     result = task.assemble(
-        'x', data, split, model='mlp', batch_size=50, local_epochs=1
+      'x', data, split, model='mlp', batch_size=50, local_epochs=1
     )
     x, y = (
-        np.concatenate(part).ravel()
-        for part in zip(*result.client_datasets[0].as_numpy_iterator())
+      np.concatenate(part).ravel()
+      for part in zip(*result.client_datasets[0].as_numpy_iterator())
     )
     np.testing.assert_array_equal(np.sort(x), np.arange(200))
     np.testing.assert_array_equal(y, x >= 100)
@@ -140,28 +140,33 @@ class FederatedTaskTest(parameterized.TestCase):
 
   def test_parameters_record_the_defaults(self):
     self.assertEqual(
-        tasks.load_task('digits', num_clients=20, seed=3).parameters['gamma'],
-        0.9,
+      tasks.load_task('digits', num_clients=20, seed=3).parameters['gamma'],
+      0.9,
     )
     self.assertEqual(
-        dict(tasks.load_task('digits', partition='iid').parameters),
-        {
-            'task': 'digits', 'partition': 'iid', 'num_clients': 100,
-            'examples_per_client': 14.38, 'model': 'mlp', 'batch_size': 500,
-            'local_epochs': 5, 'seed': 0,
-        },
+      dict(tasks.load_task('digits', partition='iid').parameters),
+      {
+        'task': 'digits',
+        'partition': 'iid',
+        'num_clients': 100,
+        'examples_per_client': 14.38,
+        'model': 'mlp',
+        'batch_size': 500,
+        'local_epochs': 5,
+        'seed': 0,
+      },
     )  # pyformat: disable
 
   def test_tff_starts_from_the_keras_models_weights_and_trains(self):
     result = tasks.load_task('digits', partition='iid', num_clients=4)
     process = tff.learning.algorithms.build_weighted_fed_avg(
-        result.model_fn,
-        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+      result.model_fn,
+      client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
     )
     state = process.initialize()
     for got, want in zip(
-        process.get_model_weights(state).trainable,
-        result.keras_model_fn().get_weights(),
+      process.get_model_weights(state).trainable,
+      result.keras_model_fn().get_weights(),
     ):
       np.testing.assert_array_equal(got, want)
     output = process.next(state, list(result.client_datasets))
@@ -172,17 +177,15 @@ class FederatedTaskTest(parameterized.TestCase):
 
   def test_baseline_task_holds_the_same_data(self):
     result = tasks.load_task(
-        'digits', partition='iid', num_clients=4, batch_size=100
+      'digits', partition='iid', num_clients=4, batch_size=100
     )
     baseline = result.baseline_task()
     self.assertEqual(baseline.datasets.train_data.client_ids, list('0123'))
     for client, dataset in enumerate(result.client_datasets):
       other = baseline.datasets.train_data.create_tf_dataset_for_client(
-          str(client)
+        str(client)
       )
-      pairs = list(
-          zip(dataset.as_numpy_iterator(), other.as_numpy_iterator())
-      )
+      pairs = list(zip(dataset.as_numpy_iterator(), other.as_numpy_iterator()))
       self.assertLen(pairs, 5 * 4)
       for (x, y), (other_x, other_y) in pairs:
         np.testing.assert_array_equal(x, other_x)
@@ -190,25 +193,24 @@ class FederatedTaskTest(parameterized.TestCase):
 
 
 class LoadTaskTest(parameterized.TestCase):
-
   @parameterized.parameters(
-      ({'name': 'cifar'}, 'name must be one of .*, found .cifar'),
-      ({'partition': 'random'}, 'partition must be one of .*random'),
-      ({'partition': 'natural'}, 'natural must be used with task emnist'),
-      ({'data_dir': '/x'}, 'data_dir must be given with task emnist or'),
-      ({'label_set': 'digits'}, 'label_set must be given with task emnist'),
-      ({'alpha': 0.1}, 'alpha must be given with partition dirichlet only'),
-      ({'partition': 'iid', 'gamma': 0.9}, 'gamma must be given with'),
-      ({'partition': 'iid', 'class_ratio': 0.5}, 'class_ratio must be given'),
-      (
-          {'name': 'emnist', 'partition': 'natural', 'examples_per_client': 3},
-          'examples_per_client must be given with',
-      ),
-      ({'model': 'vgg'}, 'model must be one of'),
-      ({'model': 'small_cnn'}, 'at least 13x13'),
-      ({'batch_size': 0}, 'batch_size must be >= 1, found 0'),
-      ({'local_epochs': 0}, 'local_epochs must be >= 1, found 0'),
-      ({'seed': -1}, 'seed must be >= 0, found -1'),
+    ({'name': 'cifar'}, 'name must be one of .*, found .cifar'),
+    ({'partition': 'random'}, 'partition must be one of .*random'),
+    ({'partition': 'natural'}, 'natural must be used with task emnist'),
+    ({'data_dir': '/x'}, 'data_dir must be given with task emnist or'),
+    ({'label_set': 'digits'}, 'label_set must be given with task emnist'),
+    ({'alpha': 0.1}, 'alpha must be given with partition dirichlet only'),
+    ({'partition': 'iid', 'gamma': 0.9}, 'gamma must be given with'),
+    ({'partition': 'iid', 'class_ratio': 0.5}, 'class_ratio must be given'),
+    (
+      {'name': 'emnist', 'partition': 'natural', 'examples_per_client': 3},
+      'examples_per_client must be given with',
+    ),
+    ({'model': 'vgg'}, 'model must be one of'),
+    ({'model': 'small_cnn'}, 'at least 13x13'),
+    ({'batch_size': 0}, 'batch_size must be >= 1, found 0'),
+    ({'local_epochs': 0}, 'local_epochs must be >= 1, found 0'),
+    ({'seed': -1}, 'seed must be >= 0, found -1'),
   )
   def test_wrong_arguments_are_named(self, arguments, message):
     with self.assertRaisesRegex(ValueError, message):
