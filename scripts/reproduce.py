@@ -126,7 +126,7 @@ def train(
     f'--gamma={run.gamma}',
     f'--seed={run.seed}',
     f'--rounds={rounds}',
-    '--evaluate_every=2',
+    '--evaluate_every=5',
     f'--output_dir={folder}',
   ]
   if data_dir is not None:
@@ -277,8 +277,8 @@ def main(argv: Sequence[str]) -> None:
   }
   runs = [
     Run(task, gamma, method, seed)
-    for task in _TASKS.value
     for gamma in _GAMMAS.value
+    for task in _TASKS.value
     for seed in _SEEDS.value
     for method in chosen
   ]

@@ -20,7 +20,7 @@ from scripts import train_flags
 import tasks
 
 # Cohorts are filled up to a multiple of this, see `programs.CohortData`.
-_COHORT_MULTIPLE = 8
+_COHORT_MULTIPLE = 4
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy', 'keras')
 

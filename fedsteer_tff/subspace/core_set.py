@@ -178,17 +178,22 @@ def select_core_set(
     errors = objective(tf.ensure_shape(sets, [None, core_set_size]))
     return tf.where(allowed, errors, tf.fill(tf.shape(errors), _infinity()))
 
-  core_set = tf.fill([core_set_size], -1)
-  error = objective.constant
-  for position in range(core_set_size):
+  def add(position, core_set, error):
     errors = errors_with(core_set, position)
     found = tf.reduce_min(errors) < _infinity()
     best = tf.argmin(errors, output_type=tf.int32)
-    core_set = tf.where(
-      found & tf.equal(tf.range(core_set_size), position), best, core_set
+    here = tf.equal(tf.range(core_set_size), position)
+    return (
+      position + 1,
+      tf.where(found & here, best, core_set),
+      tf.where(found, tf.reduce_min(errors), error),
     )
-    error = tf.where(found, tf.reduce_min(errors), error)
-  greedy_error = error
+
+  _, core_set, greedy_error = tf.while_loop(
+    lambda position, *_: position < core_set_size,
+    add,
+    [tf.constant(0), tf.fill([core_set_size], -1), objective.constant],
+  )
 
   def improve(core_set, error, num_swaps, _):
     errors = tf.map_fn(
@@ -217,7 +222,7 @@ def select_core_set(
   core_set, error, num_swaps, _ = tf.while_loop(
     lambda _, __, num_swaps, improving: improving & (num_swaps < max_swaps),
     improve,
-    [core_set, error, tf.constant(0), tf.constant(True)],
+    [core_set, greedy_error, tf.constant(0), tf.constant(True)],
   )
   return CoreSelection(core_set, error, greedy_error, num_swaps)
 
