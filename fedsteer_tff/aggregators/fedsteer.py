@@ -35,8 +35,10 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   O(N k + k D); see `server_round.initial_state` for what is in it.
 
   Degenerate cases: with an empty core set (`core_set=()`) and
-  `estimator='paper'` this is inverse-probability FedAvg, which is also what
-  the first `warmup_rounds` rounds are. A round without reports applies the
+  `estimator='paper'` this is inverse-probability FedAvg. In the first
+  `warmup_rounds` rounds the core set is empty too, so that Delta is the
+  correction alone, weighted and smoothed as the estimator says: inverse
+  probabilities with 'paper' and 'unbiased'. A round without reports applies the
   baseline. A client whose update or weight is not finite is dropped, counted
   and never cached. Of several reports of one client in a round the first is
   used and the others are counted; where a plain sum has already taken them in

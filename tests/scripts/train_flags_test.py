@@ -113,7 +113,9 @@ def test_errors_of_the_package_name_the_flag(error, line):
   assert train_flags.explain(error) == line
 
 
-@pytest.mark.parametrize('preset', ['demo', 'fashion_mnist', 'emnist'])
+@pytest.mark.parametrize(
+  'preset', ['demo', 'digits', 'fashion_mnist', 'emnist']
+)
 def test_presets_parse(preset):
   values = _parse(f'--flagfile=scripts/presets/{preset}.flags')
   assert values.task == {'demo': 'digits'}.get(preset, preset)
