@@ -35,26 +35,7 @@ from typing import Optional
 from absl import app
 from absl import flags
 
-_OUTPUT_DIR = flags.DEFINE_string(
-  'output_dir', 'runs/reproduce', 'Of the runs.'
-)
-_RESULTS_DIR = flags.DEFINE_string(
-  'results_dir', 'docs/results', 'Where the tables go.'
-)
-_EMNIST_DIR = flags.DEFINE_string(
-  'emnist_dir', None, 'See --data_dir of train.'
-)
-_FASHION_MNIST_DIR = flags.DEFINE_string(
-  'fashion_mnist_dir', None, 'See --data_dir of train.'
-)
-_TASKS = flags.DEFINE_list('tasks', ['fashion_mnist', 'emnist'], 'Which tasks.')
-_GAMMAS = flags.DEFINE_list('gammas', ['0.9', '0.7'], 'Which heterogeneities.')
-_SEEDS = flags.DEFINE_list('seeds', ['0', '1', '2'], 'Which seeds.')
-_METHODS = flags.DEFINE_list(
-  'methods', None, 'Which methods; all if not given.'
-)
-_ROUNDS = flags.DEFINE_integer('rounds', 150, 'Of every run.', lower_bound=1)
-_JOBS = flags.DEFINE_integer('jobs', 2, 'Runs at a time.', lower_bound=1)
+FLAGS = flags.FLAGS
 
 _REFERENCE = 'FedAvg'
 
@@ -261,36 +242,50 @@ def plot(evaluations: Sequence[dict], path: str) -> None:
   figure.savefig(path, dpi=100)
 
 
+def define_flags() -> None:
+  """Defines the command's flags."""
+  flags.DEFINE_string('output_dir', 'runs/reproduce', 'Of the runs.')
+  flags.DEFINE_string('results_dir', 'docs/results', 'Where the tables go.')
+  flags.DEFINE_string('emnist_dir', None, 'See --data_dir of train.')
+  flags.DEFINE_string('fashion_mnist_dir', None, 'See --data_dir of train.')
+  flags.DEFINE_list('tasks', ['fashion_mnist', 'emnist'], 'Which tasks.')
+  flags.DEFINE_list('gammas', ['0.9', '0.7'], 'Which heterogeneities.')
+  flags.DEFINE_list('seeds', ['0', '1', '2'], 'Which seeds.')
+  flags.DEFINE_list('methods', None, 'Which methods; all if not given.')
+  flags.DEFINE_integer('rounds', 150, 'Of every run.', lower_bound=1)
+  flags.DEFINE_integer('jobs', 2, 'Runs at a time.', lower_bound=1)
+
+
 def main(argv: Sequence[str]) -> None:
   """Runs what is missing and writes the results."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {argv[1:]}')
-  chosen = _METHODS.value or list(methods())
+  chosen = FLAGS.methods or list(methods())
   unknown = sorted(set(chosen) - set(methods()))
   if unknown:
     raise app.UsageError(
       f'--methods must be among {list(methods())}, found {unknown}'
     )
   data_dirs = {
-    'emnist': _EMNIST_DIR.value,
-    'fashion_mnist': _FASHION_MNIST_DIR.value,
+    'emnist': FLAGS.emnist_dir,
+    'fashion_mnist': FLAGS.fashion_mnist_dir,
   }
   runs = [
     Run(task, gamma, method, seed)
-    for gamma in _GAMMAS.value
-    for task in _TASKS.value
-    for seed in _SEEDS.value
+    for gamma in FLAGS.gammas
+    for task in FLAGS.tasks
+    for seed in FLAGS.seeds
     for method in chosen
   ]
   import tqdm  # Not needed by who only asks for --help.
 
-  with concurrent.futures.ThreadPoolExecutor(_JOBS.value) as pool:
+  with concurrent.futures.ThreadPoolExecutor(FLAGS.jobs) as pool:
     futures = {
       pool.submit(
         train,
         run,
-        _OUTPUT_DIR.value,
-        _ROUNDS.value,
+        FLAGS.output_dir,
+        FLAGS.rounds,
         data_dirs.get(run.task),
       ): run
       for run in runs
@@ -312,19 +307,20 @@ def main(argv: Sequence[str]) -> None:
       dict(dataclasses.asdict(run), round=number, test_accuracy=round(value, 5))
       for number, value in accuracies
     )
-  os.makedirs(_RESULTS_DIR.value, exist_ok=True)
+  os.makedirs(FLAGS.results_dir, exist_ok=True)
   for name, content in (('runs', rows), ('accuracy', evaluations)):
-    path = os.path.join(_RESULTS_DIR.value, f'{name}.csv')
+    path = os.path.join(FLAGS.results_dir, f'{name}.csv')
     with open(path, 'w', newline='') as file:
       writer = csv.DictWriter(file, list(content[0]), lineterminator='\n')
       writer.writeheader()
       writer.writerows(content)
   text = table(rows)
-  with open(os.path.join(_RESULTS_DIR.value, 'table.md'), 'w') as file:
+  with open(os.path.join(FLAGS.results_dir, 'table.md'), 'w') as file:
     file.write(text)
-  plot(evaluations, os.path.join(_RESULTS_DIR.value, 'accuracy.png'))
+  plot(evaluations, os.path.join(FLAGS.results_dir, 'accuracy.png'))
   print(text)
 
 
 if __name__ == '__main__':
+  define_flags()
   app.run(main)

@@ -128,6 +128,8 @@ def _run(
         )
     except programs.LocalRuntimeError as e:
       return _fail(f'{e}; the same command resumes')
+    except programs.CheckpointError as e:
+      return _fail(str(e))
   return 0 if complete else interruption.exit_code
 
 
@@ -156,11 +158,20 @@ def _rounds(values, config, directory, training, interruption, runtime) -> bool:
     directory.checkpoint_dir,
     warn=lambda text: print(f'train: warning: {text}', file=sys.stderr),
   )
-  done = 0
   restored = store.restore(state)
   if restored is not None:
     state, done = restored
-    print(f'Resuming {directory.path} after round {done}.', file=sys.stderr)
+    if done:
+      print(f'Resuming {directory.path} after round {done}.', file=sys.stderr)
+  elif os.path.exists(directory.metrics_path):
+    # The state before the first round is saved before the first row is written.
+    raise programs.CheckpointError(
+      f'{directory.checkpoint_dir} must hold a checkpoint of the run that wrote'
+      f' {directory.metrics_path}, found none; move the run away to start anew'
+    )
+  else:
+    done = 0
+    store.save(state, done)
 
   state, done = programs.run(
     process,
@@ -219,6 +230,7 @@ def _rounds(values, config, directory, training, interruption, runtime) -> bool:
 
 
 train_flags.define()
+flags.adopt_module_key_flags(train_flags)
 
 if __name__ == '__main__':
   sys.exit(main(sys.argv))

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import math
 from typing import Any, Optional
 
+from absl import app
 from absl import flags
 
 TASKS = ('digits', 'emnist', 'fashion_mnist')
 ALGORITHMS = ('fedsteer', 'fedavg')
-PARTICIPATION = ('two_group', 'uniform')
+PARTICIPATION = ('two_group', 'uniform', 'explicit')
 
 # Flags by who takes them. A flag without a value (None) leaves the choice to
 # what it is passed to, whose documentation states the default.
@@ -58,6 +59,7 @@ COMMON_FLAGS = (
   'participation',
   'participation_rate',
   'participation_skew',
+  'participation_probabilities',
   'evaluate_every',
   'checkpoint_every',
 )
@@ -84,6 +86,7 @@ class FlagError(ValueError):
 
 def define() -> None:
   """Defines the flags; once per process."""
+  app.define_help_flags()
   flags.DEFINE_enum('task', 'digits', TASKS, 'What is learned.')
   flags.DEFINE_enum('algorithm', 'fedsteer', ALGORITHMS, 'How it is learned.')
   flags.DEFINE_string(
@@ -121,6 +124,11 @@ def _define_participation() -> None:
     'participation_skew',
     5.0,
     'two_group: the first half takes part 1 + skew times as often.',
+  )
+  flags.DEFINE_list(
+    'participation_probabilities',
+    None,
+    'explicit: p_i of each client, in (0, 1].',
   )
 
 
@@ -181,7 +189,7 @@ def _define_fedsteer() -> None:
   flags.DEFINE_integer(
     'enforce_core_every',
     0,
-    'Core clients silent for so many rounds must take part; 0 for never.',
+    'Core clients take part once in so many rounds at least; 0: no matter.',
     lower_bound=0,
   )
 
@@ -222,6 +230,13 @@ def check(values: flags.FlagValues) -> None:
     unused.extend((n, 'algorithm', 'fedsteer') for n in FEDSTEER_LOOP_FLAGS)
   if values.participation != 'two_group':
     unused.append(('participation_skew', 'participation', 'two_group'))
+  if values.participation != 'explicit':
+    unused.append(('participation_probabilities', 'participation', 'explicit'))
+  elif values['participation_rate'].present:
+    raise FlagError(
+      '--participation_rate is not used with --participation=explicit, found'
+      f' {values.participation_rate}'
+    )
   for name, choice, needed in unused:
     if values[name].present:
       raise FlagError(
@@ -238,6 +253,24 @@ def check(values: flags.FlagValues) -> None:
       f' {values.evaluate_every}'
     )
   core_set(values)
+  probabilities(values)
+
+
+def probabilities(values: flags.FlagValues) -> Optional[list[float]]:
+  """Returns the explicit participation probabilities, or None."""
+  if values.participation != 'explicit':
+    return None
+  found = values.participation_probabilities or []
+  try:
+    result = [float(p) for p in found]
+  except ValueError:
+    result = []
+  if not result or not all(0 < p <= 1 for p in result):
+    raise FlagError(
+      '--participation_probabilities must be numbers in (0, 1] separated by'
+      f' commas, found {",".join(found) or "nothing"}'
+    )
+  return result
 
 
 def core_set(values: flags.FlagValues) -> Optional[list[int]]:
@@ -266,11 +299,17 @@ def config(values: flags.FlagValues) -> Mapping[str, Any]:
   names = list(COMMON_FLAGS) + list(TASK_FLAGS)
   if values.participation != 'two_group':
     names.remove('participation_skew')
+  if values.participation == 'explicit':
+    names.remove('participation_rate')
+  else:
+    names.remove('participation_probabilities')
   if values.algorithm == 'fedsteer':
     names += list(FEDSTEER_FLAGS) + list(FEDSTEER_LOOP_FLAGS)
   result = {name: values[name].value for name in names}
   if result.get('core_set') is not None:
     result['core_set'] = core_set(values)
+  if 'participation_probabilities' in result:
+    result['participation_probabilities'] = probabilities(values)
   return result
 
 

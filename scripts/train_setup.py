@@ -93,6 +93,8 @@ def versions() -> dict[str, str]:
 
 
 def _probabilities(values: flags.FlagValues, num_clients: int) -> np.ndarray:
+  if values.participation == 'explicit':
+    return _explicit_probabilities(values, num_clients)
   if values.participation == 'two_group':
     return participation.two_group_probabilities(
       num_clients,
@@ -102,6 +104,18 @@ def _probabilities(values: flags.FlagValues, num_clients: int) -> np.ndarray:
   return participation.uniform_probabilities(
     num_clients, rate=values.participation_rate
   )
+
+
+def _explicit_probabilities(
+  values: flags.FlagValues, num_clients: int
+) -> np.ndarray:
+  found = train_flags.probabilities(values)
+  if len(found) != num_clients:
+    raise ValueError(
+      'participation_probabilities must be one for each of the'
+      f' {num_clients} clients, found {len(found)}'
+    )
+  return np.array(found)
 
 
 def _build_process(

@@ -70,9 +70,7 @@ def test_stable_learns_digits_and_beats_inverse_probability_averaging():
     )
 
   fedsteer = [_final_accuracy(stable, seed) for seed in _SEEDS]
-  fedavg = [
-    _final_accuracy(fedsteer_tff.build_fedavg, seed) for seed in _SEEDS
-  ]
+  fedavg = [_final_accuracy(fedsteer_tff.build_fedavg, seed) for seed in _SEEDS]
   assert statistics.mean(fedsteer) > 0.82
   differences = [ours - theirs for ours, theirs in zip(fedsteer, fedavg)]
   assert statistics.mean(differences) > 0.01, (fedsteer, fedavg)

@@ -278,7 +278,8 @@ class FedSteer:
   def _select_if_due(self, active):
     if self.given:
       return
-    if self.round_num < self.warmup_rounds or self.reselect_every:
+    incomplete = -1 in self.core
+    if incomplete or self.reselect_every:
       for i, report in active.items():
         place = i % self.pool_size
         probability = report.probability
@@ -290,7 +291,7 @@ class FedSteer:
     again = (
       self.reselect_every and since > 0 and not (since % self.reselect_every)
     )
-    if since == 0 or again:
+    if (since >= 0 and incomplete) or again:
       self._select()
 
   def _select(self):

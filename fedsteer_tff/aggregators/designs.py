@@ -4,13 +4,14 @@ Every design brings the server the same thing, a `Gathered` round, and differs
 in what it costs and reveals. D is the size of the model, k that of the core
 set, m the number of active clients, b the size of a sketch.
 
-                       download      upload        server memory  exact Q g
-  sketched_projection  b k           D + 2 k       D + k D        no
-  client_projection    k D           D + 2 k       D + k D        yes
-  server_projection    0             D             m D            yes
-  dense                k D           D + k D + N k D + k D + N k  yes
+                       download  upload               server memory  exact Q g
+  sketched_projection  k b       D + 2 k              D + k D        no
+  client_projection    k D       D + 2 k              D + k D        yes
+  server_projection    0         D                    m D            yes
+  dense                k D       D + k D + 2 N k      as the upload  yes
 
-While a selection of the core set lies ahead, b more numbers go up.
+Unless the core set is given, a place for a sketch goes up as well: b numbers,
+N b in `dense`. They are zeros in rounds in which no sketches are collected.
 
 In `client_projection` and `dense` the sum over clients is that of the weighted
 residuals w_i (g_i - Q^T s'_i), in the others that of the weighted updates

@@ -32,7 +32,9 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   The result of `next` estimates sum_i d_i g_i over the whole population, from
   the clients that took part: a baseline of reconstructions Q^T s_i for all,
   and a correction by those that reported (FedSteer, arXiv 2606.10124). State is
-  O(N k + k D); see `server_round.initial_state` for what is in it.
+  O(N k + k D) plus, unless the core set is given, the pool of sketches, at most
+  `candidate_pool_size` times `sketch_size` numbers; see
+  `server_round.initial_state` for what is in it.
 
   Degenerate cases: with an empty core set (`core_set=()`) and
   `estimator='paper'` this is inverse-probability FedAvg. In the first
@@ -59,7 +61,9 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
     correction_smoothing: Replaces that part of the estimator if not None.
     ridge: Relative ridge c >= 0 of the projection, dimensionless.
     absolute_ridge: Ridge in units of a squared update norm, instead of `ridge`.
-    warmup_rounds: Rounds before the core set is chosen, >= 1.
+    warmup_rounds: Rounds before the core set is chosen, >= 1. If too few
+      clients have reported by then to fill all slots, the choice is repeated
+      after each round until they are filled.
     reselect_every: Chooses the core set anew after each so many rounds; 0 for
       never.
     core_eligibility: 'frequent', clients of at least median participation
@@ -72,9 +76,11 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
     sketch_size: Buckets of the sketches.
     sketch_seed: Seed of the sketches.
     candidate_pool_size: At most so many clients' sketches are kept.
-    correction_factory: An unweighted factory that sums float32 [D] vectors over
-      clients, in place of a plain sum: clipping, zeroing, secure or private
-      sums.
+    correction_factory: An unweighted factory that *sums* float32 [D] vectors
+      over clients, in place of a plain sum: clipping, zeroing, secure or
+      private sums. One that returns a mean, or a sum over a number of clients
+      as `tff.aggregators.DifferentiallyPrivateFactory` does, makes Delta too
+      short. Clients that are dropped or padding enter with a zero vector.
   """
 
   population_size: int

@@ -47,7 +47,7 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
       core_set=(),
       estimator='paper',
       client_weighting=self.client_weighting,
-      # Nothing is projected; this one sends nothing to that end either.
-      aggregation=designs.SKETCHED_PROJECTION,
+      # With k = 0 it downloads nothing, and its norms are exact.
+      aggregation=designs.CLIENT_PROJECTION,
       correction_factory=self.correction_factory,
     )

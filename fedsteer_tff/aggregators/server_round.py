@@ -239,12 +239,10 @@ def _select_if_due(config, state, new, gathered, first):
   """Collects sketches while a selection lies ahead, and selects when due."""
   done = state['round_num'] + 1
   since = done - config.warmup_rounds
-  due = tf.equal(since, 0)
+  incomplete = tf.reduce_any(state['core_set'] < 0)
+  due = (since >= 0) & incomplete
   if config.reselect_every:
     due |= (since > 0) & tf.equal(since % config.reselect_every, 0)
-    new['collecting'] = tf.constant(True)
-  else:
-    new['collecting'] = since < 0
   collected = first & state['collecting']
   new['pool'] = subspace.add_reports(
     state['pool'],
@@ -262,6 +260,10 @@ def _select_if_due(config, state, new, gathered, first):
   before = [new[name] for name in names]
   after = tf.cond(due, lambda: _select(config, new), lambda: before)
   new.update(zip(names, after))
+  if config.reselect_every:
+    new['collecting'] = tf.constant(True)
+  else:
+    new['collecting'] = tf.reduce_any(new['core_set'] < 0)
   return new
 
 

@@ -50,18 +50,19 @@ def build_client_data(
   client_id: int,
   dataset: tf.data.Dataset,
   *,
+  weight: float,
   participation_probability: float,
-  weight: float = 1.0,
 ) -> Mapping[str, tf.data.Dataset]:
   """Returns the client data that FedSteer's `next` takes for one client.
 
   Args:
     client_id: Integer in [0, population size).
     dataset: Batches of (x, y), as the model takes them. May be empty.
+    weight: d_i >= 0, the client's share of the population, summing to 1 over
+      all clients. With `client_weighting='examples'` any value does, since the
+      examples are counted.
     participation_probability: p_i in (0, 1], the probability that this client
       is active in this round.
-    weight: d_i >= 0, the client's share of the population, summing to 1 over
-      all clients. Not used with `client_weighting='examples'`.
 
   Raises:
     TypeError: If an argument has the wrong type.

@@ -133,7 +133,7 @@ class BernoulliSampler:
 def overdue_core_clients(
   core_set, last_active, round_num: int, every: int
 ) -> np.ndarray:
-  """Core clients that have been silent for too long.
+  """Core clients that must take part, to do so once in `every` rounds.
 
   To make them active keeps their cached updates fresh ("enforce" in FedSteer,
   arXiv 2606.10124): pass the result as `forced_clients` to the sampler.

@@ -3,6 +3,7 @@
 from fedsteer_tff.programs.callbacks import MetricsCsv
 from fedsteer_tff.programs.callbacks import SaveCheckpoints
 from fedsteer_tff.programs.callbacks import TensorBoard
+from fedsteer_tff.programs.checkpoints import CheckpointError
 from fedsteer_tff.programs.checkpoints import Checkpoints
 from fedsteer_tff.programs.cohorts import CohortData
 from fedsteer_tff.programs.evaluation import build_evaluation
@@ -19,6 +20,7 @@ from fedsteer_tff.programs.training_loop import run
 
 __all__ = [
   'Callback',
+  'CheckpointError',
   'Checkpoints',
   'CohortData',
   'Interruption',

@@ -95,7 +95,12 @@ class TensorBoard(training_loop.Callback):
     log_dir: files.PathLike,
     *,
     flush_every: int = 10,
-    train_names: Iterable[str] = ('loss', 'accuracy'),
+    train_names: Iterable[str] = (
+      'loss',
+      'accuracy',
+      'num_examples',
+      'num_batches',
+    ),
   ):
     """Does not touch the file system.
 

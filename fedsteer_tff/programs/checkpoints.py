@@ -18,6 +18,10 @@ from fedsteer_tff.programs import files
 _UNFINISHED = re.compile(r'program_state_\d+_temp\d+')
 
 
+class CheckpointError(ValueError):
+  """A run cannot go on from what its checkpoints hold."""
+
+
 class Checkpoints:
   """The newest states of one run, keyed by the number of rounds they have seen.
 
@@ -81,7 +85,7 @@ class Checkpoints:
       The state and how many rounds it has seen, or None if there is none.
 
     Raises:
-      ValueError: If there are states and none of them can be read.
+      CheckpointError: If there are states and none of them can be read.
     """
     rounds = self.rounds()
     expected = [np.asarray(leaf) for leaf in tf.nest.flatten(like)]
@@ -102,7 +106,7 @@ class Checkpoints:
         continue
       return tf.nest.pack_sequence_as(like, leaves), int(stored_round)
     if rounds:
-      raise ValueError(
+      raise CheckpointError(
         f'{self._directory} must hold a checkpoint that can be read, found'
         f' none among those of rounds {rounds}'
       )

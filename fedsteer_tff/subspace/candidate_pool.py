@@ -114,8 +114,9 @@ def select_from_pool(
   """Chooses a core set among the clients of the pool.
 
   Updates are normalised, so that the choice is of directions and does not
-  change if all updates are rescaled. Target i counts n_i^2 (1 - p_i) / p_i, its
-  share of the aggregation variance; if all of these are 0, all count the same.
+  change if all updates are rescaled. Target i counts n_i^2 (1 - p_i) / p_i, the
+  aggregation variance that a unit of its error gives; if all of these are 0,
+  all count the same.
 
   Args:
     pool: See `empty_pool`.

@@ -46,12 +46,13 @@ def sketch(
   if dimension <= size:
     return vectors
   # Drawn anew from the seed wherever they are needed: D integers are cheaper
-  # to make than to store or to send.
+  # to make than to store or to send. The algorithm is named, since clients and
+  # server must draw the same on whatever device.
   buckets = tf.random.stateless_uniform(
-    [dimension], [seed, 0], maxval=size, dtype=tf.int32
+    [dimension], [seed, 0], maxval=size, dtype=tf.int32, alg='philox'
   )
   bits = tf.random.stateless_uniform(
-    [dimension], [seed, 1], maxval=2, dtype=tf.int32
+    [dimension], [seed, 1], maxval=2, dtype=tf.int32, alg='philox'
   )
   signs = tf.cast(2 * bits - 1, vectors.dtype)
   sums = tf.math.unsorted_segment_sum(

@@ -1,5 +1,9 @@
 """Tests for train_flags."""
 
+import pathlib
+import subprocess
+import sys
+
 from absl import flags
 from absl.testing import flagsaver
 import pytest
@@ -119,6 +123,40 @@ def test_errors_of_the_package_name_the_flag(error, line):
 def test_presets_parse(preset):
   values = _parse(f'--flagfile=scripts/presets/{preset}.flags')
   assert values.task == {'demo': 'digits'}.get(preset, preset)
+
+
+def test_explicit_probabilities_are_read():
+  values = _parse(
+    '--participation=explicit', '--participation_probabilities=0.5,1,0.25'
+  )
+  assert train_flags.probabilities(values) == [0.5, 1.0, 0.25]
+  config = train_flags.config(values)
+  assert config['participation_probabilities'] == [0.5, 1.0, 0.25]
+  assert 'participation_rate' not in config
+
+
+@pytest.mark.parametrize('value', ['0.5,0', '1.5', 'often', ''])
+def test_wrong_explicit_probabilities_are_refused(value):
+  with pytest.raises(train_flags.FlagError, match='in \\(0, 1\\].* found'):
+    _parse('--participation=explicit', f'--participation_probabilities={value}')
+
+
+def test_probabilities_need_explicit_participation():
+  with pytest.raises(train_flags.FlagError, match='participation=explicit'):
+    _parse('--participation_probabilities=0.5')
+
+
+def test_help_lists_the_flags():
+  result = subprocess.run(
+    [sys.executable, '-m', 'scripts.train', '--help'],
+    cwd=pathlib.Path(__file__).resolve().parents[2],
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  assert 'Trains one algorithm on one task' in result.stdout
+  assert '--estimator' in result.stdout
+  assert '--participation_probabilities' in result.stdout
 
 
 if __name__ == '__main__':

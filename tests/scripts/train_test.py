@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -250,6 +251,21 @@ def test_interrupted_killed_and_prolonged_equals_undisturbed(
   assert actual.keys() == expected.keys()
   for name, value in expected.items():
     np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+def test_a_run_without_its_checkpoints_is_never_overwritten(
+  undisturbed, tmp_path
+):
+  folder = tmp_path / 'run'
+  shutil.copytree(undisturbed, folder)
+  rows = (folder / 'metrics.csv').read_bytes()
+  for state in (folder / 'checkpoints').iterdir():
+    shutil.rmtree(state)
+  for _ in range(2):  # The first refusal must not make way for a second try.
+    code, _, stderr = _run(folder, rounds=ROUNDS + 2)
+    assert code == 2, stderr
+    assert 'must hold a checkpoint of the run that wrote' in stderr
+    assert (folder / 'metrics.csv').read_bytes() == rows
 
 
 def test_sigterm_before_the_first_round_leaves_a_run_to_resume(tmp_path):
