@@ -1,8 +1,13 @@
 """Settings of every test process, and the end of what it leaves running."""
 
 import os
+import signal
 
 import psutil
+
+# TFF ends its executors by SIGINT and waits for them. Where the tests run in
+# the background of a shell, SIGINT is ignored, and they would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # TensorFlow reads it when it is imported, which the tests do later.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')

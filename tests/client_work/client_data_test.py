@@ -44,7 +44,7 @@ def test_identity_travels_as_one_element():
 
 def test_identity_has_the_type_of_identity():
   data = client_work.build_client_data(
-    3, _dataset(), participation_probability=1
+    3, _dataset(), weight=1, participation_probability=1
   )
   types = client_work.identity_type()
   for name, spec in data['ident'].element_spec.items():
@@ -80,7 +80,7 @@ def test_padding_is_nobody_and_has_no_examples():
   assert (
     data['ident'].element_spec
     == client_work.build_client_data(
-      0, _dataset(), participation_probability=1.0
+      0, _dataset(), weight=1.0, participation_probability=1.0
     )['ident'].element_spec
   )
 
@@ -153,6 +153,7 @@ def test_a_wrong_argument_is_named(arguments, error, message):
   given = {
     'client_id': 3,
     'dataset': _dataset(),
+    'weight': 0.25,
     'participation_probability': 0.5,
     **arguments,
   }

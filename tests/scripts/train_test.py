@@ -253,9 +253,8 @@ def test_interrupted_killed_and_prolonged_equals_undisturbed(
     np.testing.assert_array_equal(actual[name], value, err_msg=name)
 
 
-def test_a_run_without_its_checkpoints_is_never_overwritten(
-  undisturbed, tmp_path
-):
+def test_a_run_without_its_checkpoints_is_never_overwritten(finished, tmp_path):
+  undisturbed, _, _ = finished
   folder = tmp_path / 'run'
   shutil.copytree(undisturbed, folder)
   rows = (folder / 'metrics.csv').read_bytes()
