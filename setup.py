@@ -31,6 +31,7 @@ setuptools.setup(
   # The exact versions that are tested are in requirements.txt.
   install_requires=[
     'absl-py',
+    'grpcio',
     'numpy',
     'tensorflow-federated==0.87.0',
     'tensorflow~=2.14.0',
