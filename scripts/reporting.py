@@ -80,7 +80,7 @@ def summarize(
     config: The run's flags.
     untrained: The evaluation of the initial model.
     state_bytes: Bytes of the server's state by part.
-    peak_bytes: Largest memory use in this session.
+    peak_bytes: Largest memory use since the program was started.
 
   Returns:
     A JSON object. Seconds per round leave out the first one, which compiles.

