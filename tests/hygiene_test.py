@@ -88,7 +88,7 @@ def test_absolute_paths_are_found_and_relative_ones_are_not(text, count):
 
 def test_registries_are_found():
   for host in ('pypi.', 'files.python' + 'hosted.', 'registry.npm' + 'js.'):
-    assert len(_findings(f'--index-url https://{host}org/simple')) == 1
+    assert len(_findings(f'-i https://{host}org/simple')) == 1
   assert not _findings('pip install tensorflow-federated')
 
 

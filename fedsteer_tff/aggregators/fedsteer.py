@@ -124,13 +124,13 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
     subspace.check_ridge(self.ridge, self.absolute_ridge)
     parameters.check_integer('warmup_rounds', self.warmup_rounds, 1)
     parameters.check_integer('reselect_every', self.reselect_every, 0)
-    parameters.check_choice(
+    subspace.check_choice(
       'core_eligibility', self.core_eligibility, subspace.ELIGIBILITIES
     )
-    parameters.check_choice(
+    subspace.check_choice(
       'client_weighting', self.client_weighting, identity.CLIENT_WEIGHTINGS
     )
-    parameters.check_choice('aggregation', self.aggregation, designs.DESIGNS)
+    subspace.check_choice('aggregation', self.aggregation, designs.DESIGNS)
     subspace.check_sketch_size(self.sketch_size)
     parameters.check_integer('sketch_seed', self.sketch_seed)
     parameters.check_integer('candidate_pool_size', self.candidate_pool_size, 1)

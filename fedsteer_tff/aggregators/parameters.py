@@ -34,13 +34,6 @@ def check_integer(
     raise ValueError(f'{name} must be <= {bound}, found {value}')
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-  """Raises ValueError unless `value` is one of `choices`."""
-  if value not in choices:
-    listed = ', '.join(repr(choice) for choice in choices)
-    raise ValueError(f'{name} must be one of {listed}, found {value!r}')
-
-
 def checked_core_set(
   core_set: Sequence[int], population_size: int
 ) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from fedsteer_tff.subspace.diagnostics import steering_metrics
 from fedsteer_tff.subspace.estimator import Cohort
 from fedsteer_tff.subspace.estimator import Estimate
 from fedsteer_tff.subspace.estimator import EstimatorRule
+from fedsteer_tff.subspace.estimator import check_choice
 from fedsteer_tff.subspace.estimator import estimate_update
 from fedsteer_tff.subspace.estimator import named_rule
 from fedsteer_tff.subspace.estimator import updated_baseline

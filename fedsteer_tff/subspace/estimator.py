@@ -10,6 +10,7 @@ what W is, and what a is. The paper (FedSteer, arXiv 2606.10124, "Aggregation
 Rule") writes the case W = Z, a = 1.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import math
 from typing import NamedTuple, Optional
@@ -55,12 +56,12 @@ class EstimatorRule:
   correction_smoothing: float
 
   def __post_init__(self):
-    _check_choice(
+    check_choice(
       'coordinate_refresh',
       self.coordinate_refresh,
       (BEFORE_AGGREGATION, AFTER_AGGREGATION),
     )
-    _check_choice(
+    check_choice(
       'correction_weighting',
       self.correction_weighting,
       (INVERSE_PROBABILITY, SELF_NORMALIZED),
@@ -117,7 +118,7 @@ def named_rule(
     'unbiased': EstimatorRule(AFTER_AGGREGATION, INVERSE_PROBABILITY, 1.0),
     'stable': EstimatorRule(BEFORE_AGGREGATION, SELF_NORMALIZED, 0.3),
   }
-  _check_choice('estimator', name, tuple(named))
+  check_choice('estimator', name, tuple(named))
   replaced = {
     'coordinate_refresh': coordinate_refresh,
     'correction_weighting': correction_weighting,
@@ -249,7 +250,8 @@ def _reciprocal(value):
   return tf.math.divide_no_nan(tf.ones_like(value), value)
 
 
-def _check_choice(name, value, choices):
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+  """Raises ValueError, naming the parameter, unless `value` is a choice."""
   if value not in choices:
     listed = ', '.join(repr(choice) for choice in choices)
     raise ValueError(f'{name} must be one of {listed}, found {value!r}')
