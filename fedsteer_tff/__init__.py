@@ -7,6 +7,7 @@ check_tff_version()
 # pylint: disable=wrong-import-position
 from fedsteer_tff import aggregators  # noqa: E402
 from fedsteer_tff import participation  # noqa: E402
+from fedsteer_tff import programs  # noqa: E402
 from fedsteer_tff import subspace  # noqa: E402
 from fedsteer_tff.algorithms import CoreSetStatus  # noqa: E402
 from fedsteer_tff.algorithms import build_fedavg  # noqa: E402
