@@ -1,18 +1,8 @@
-"""Small Keras models for the tasks.
+"""Models that train in seconds."""
 
-All end in logits and have no batch normalisation (its running statistics are
-not trainable, so they would not be part of a client's update).
-"""
-
-from collections.abc import Callable
-
-import numpy as np
 import tensorflow as tf
 
-
-def _initializer(seed: int, layer: int) -> tf.keras.initializers.Initializer:
-  state = np.random.SeedSequence([seed, layer]).generate_state(1)[0]
-  return tf.keras.initializers.GlorotUniform(seed=int(state >> 1))
+from tasks.models import initializers
 
 
 def small_cnn(
@@ -48,20 +38,24 @@ def small_cnn(
         5,
         strides=2,
         activation='tanh',
-        kernel_initializer=_initializer(seed, 0),
+        kernel_initializer=initializers.glorot_uniform(seed, 0),
       ),
       layers.Conv2D(
         16,
         5,
         strides=2,
         activation='tanh',
-        kernel_initializer=_initializer(seed, 1),
+        kernel_initializer=initializers.glorot_uniform(seed, 1),
       ),
       layers.Flatten(),
       layers.Dense(
-        64, activation='tanh', kernel_initializer=_initializer(seed, 2)
+        64,
+        activation='tanh',
+        kernel_initializer=initializers.glorot_uniform(seed, 2),
       ),
-      layers.Dense(num_classes, kernel_initializer=_initializer(seed, 3)),
+      layers.Dense(
+        num_classes, kernel_initializer=initializers.glorot_uniform(seed, 3)
+      ),
     ]
   )
 
@@ -87,28 +81,12 @@ def mlp(
       layers.Input(shape=input_shape),
       layers.Flatten(),
       layers.Dense(
-        64, activation='tanh', kernel_initializer=_initializer(seed, 0)
+        64,
+        activation='tanh',
+        kernel_initializer=initializers.glorot_uniform(seed, 0),
       ),
-      layers.Dense(num_classes, kernel_initializer=_initializer(seed, 1)),
+      layers.Dense(
+        num_classes, kernel_initializer=initializers.glorot_uniform(seed, 1)
+      ),
     ]
   )
-
-
-def get_builder(name: str) -> Callable[..., tf.keras.Model]:
-  """Looks up a model by name.
-
-  Args:
-    name: 'small_cnn' or 'mlp'.
-
-  Returns:
-    A function (input_shape, num_classes, seed) -> model.
-
-  Raises:
-    ValueError: If the name is unknown.
-  """
-  builders = {'small_cnn': small_cnn, 'mlp': mlp}
-  if name not in builders:
-    raise ValueError(
-      f'model must be one of {", ".join(sorted(builders))}, found {name!r}'
-    )
-  return builders[name]
