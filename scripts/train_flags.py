@@ -10,7 +10,7 @@ from typing import Any, Optional
 from absl import app
 from absl import flags
 
-TASKS = ('digits', 'emnist', 'fashion_mnist')
+TASKS = ('cifar10', 'digits', 'emnist', 'fashion_mnist')
 ALGORITHMS = ('fedsteer', 'fedavg')
 PARTICIPATION = ('two_group', 'uniform', 'explicit')
 
@@ -28,6 +28,8 @@ TASK_FLAGS = (
   'local_epochs',
   'model',
   'label_set',
+  'evaluate_on',
+  'mask_absent_classes',
 )
 FEDSTEER_FLAGS = (
   'estimator',
@@ -134,7 +136,7 @@ def _define_participation() -> None:
 
 def _define_task() -> None:
   flags.DEFINE_string(
-    'data_dir', None, 'emnist, fashion_mnist: folder of the data files.'
+    'data_dir', None, 'cifar10, emnist, fashion_mnist: folder of the files.'
   )
   flags.DEFINE_string(
     'partition', None, 'bipartite, dirichlet, iid or natural (emnist).'
@@ -154,6 +156,17 @@ def _define_task() -> None:
   )
   flags.DEFINE_string('model', None, 'The network, see the task.')
   flags.DEFINE_string('label_set', None, 'emnist: digits, byclass, balanced.')
+  flags.DEFINE_string(
+    'evaluate_on',
+    None,
+    'test, or validation: training images that no client gets, for tuning.',
+  )
+  flags.DEFINE_boolean(
+    'mask_absent_classes',
+    None,
+    'Clients train with logits of classes they do not have set to 0: as the'
+    ' published code does, to reproduce it only.',
+  )
 
 
 def _define_fedsteer() -> None:

@@ -2,15 +2,24 @@
 
 from typing import Optional
 
+from tasks import cifar10
 from tasks import digits
 from tasks import emnist
 from tasks import fashion_mnist
 from tasks import partition as partition_lib
 from tasks import task as task_lib
+from tasks import validation
 
-TASK_NAMES = ('digits', 'emnist', 'fashion_mnist')
+TASK_NAMES = ('cifar10', 'digits', 'emnist', 'fashion_mnist')
 PARTITION_NAMES = ('bipartite', 'dirichlet', 'iid', 'natural')
+EVALUATION_NAMES = ('test', 'validation')
 
+_DEFAULT_MODELS = {
+  'cifar10': 'small_resnet',
+  'digits': 'mlp',
+  'emnist': 'small_cnn',
+  'fashion_mnist': 'small_cnn',
+}
 _DEFAULT_NUM_CLIENTS = 100
 
 
@@ -28,14 +37,16 @@ def load_task(
   local_epochs: int = 5,
   model: Optional[str] = None,
   label_set: Optional[str] = None,
+  evaluate_on: str = 'test',
+  mask_absent_classes: bool = False,
   seed: int = 0,
 ) -> task_lib.FederatedTask:
   """Loads the data, splits them over clients, and adds a model.
 
   Args:
-    name: 'digits' (embedded), 'emnist' or 'fashion_mnist'.
-    data_dir: Folder with the data, for 'emnist' and 'fashion_mnist'; None looks
-      in the usual places.
+    name: 'cifar10', 'digits' (embedded), 'emnist' or 'fashion_mnist'.
+    data_dir: Folder with the data, not for 'digits'; None looks in the usual
+      places. The tasks' modules say which files.
     partition: 'bipartite', 'dirichlet', 'iid', or 'natural' ('emnist' only:
       the writers).
     num_clients: N. None means 100; with 'natural' all writers, otherwise the
@@ -49,10 +60,16 @@ def load_task(
     batch_size: Largest local batch. With the default of 500 most clients have
       one batch per epoch.
     local_epochs: Passes over a client's data in one round.
-    model: 'small_cnn' or 'mlp'; None means 'mlp' for 'digits', else
-      'small_cnn'.
+    model: One of `models.MODEL_NAMES`; None means 'mlp' for 'digits',
+      'small_resnet' for 'cifar10', else 'small_cnn'.
     label_set: 'emnist': 'balanced' (47 classes, the default), 'byclass' (62)
       or 'digits' (10).
+    evaluate_on: 'test', or 'validation': a tenth of the training images of each
+      class, the same for all seeds, which no client gets then, takes the test
+      set's place. For choosing learning rates and the like.
+    mask_absent_classes: Trains a client with the logits of classes that it does
+      not have set to 0. A quirk of the published experiments, to reproduce them
+      only, see `models.with_class_mask`.
     seed: Determines the partition, the initial weights and the order of a
       client's examples.
 
@@ -74,7 +91,13 @@ def load_task(
       f'partition must be one of {", ".join(PARTITION_NAMES)}, found'
       f' {partition!r}'
     )
-  _check_used('data_dir', data_dir, name, 'task', ('emnist', 'fashion_mnist'))
+  if evaluate_on not in EVALUATION_NAMES:
+    raise ValueError(
+      f'evaluate_on must be one of {", ".join(EVALUATION_NAMES)}, found'
+      f' {evaluate_on!r}'
+    )
+  files = tuple(other for other in TASK_NAMES if other != 'digits')
+  _check_used('data_dir', data_dir, name, 'task', files)
   _check_used('label_set', label_set, name, 'task', ('emnist',))
   if partition == 'natural' and name != 'emnist':
     raise ValueError(
@@ -92,14 +115,22 @@ def load_task(
   ):
     _check_used(argument, value, partition, 'partition', users)
 
-  parameters = {'task': name, 'partition': partition}
+  parameters = {
+    'task': name,
+    'partition': partition,
+    'evaluate_on': evaluate_on,
+  }
   if name == 'digits':
     data = digits.load()
+  elif name == 'cifar10':
+    data = cifar10.load(data_dir)
   elif name == 'emnist':
     parameters['label_set'] = _default(label_set, 'balanced')
     data = emnist.load(data_dir, parameters['label_set'])
   else:
     data = fashion_mnist.load(data_dir)
+  if evaluate_on == 'validation':
+    data = validation.hold_out(data)
 
   labels, num_classes = data.train_labels, data.num_classes
   if partition == 'natural':
@@ -136,10 +167,11 @@ def load_task(
     name,
     data,
     split,
-    model=_default(model, 'mlp' if name == 'digits' else 'small_cnn'),
+    model=_default(model, _DEFAULT_MODELS[name]),
     batch_size=batch_size,
     local_epochs=local_epochs,
     seed=seed,
+    mask_absent_classes=mask_absent_classes,
     parameters=parameters,
   )
 

@@ -1,5 +1,6 @@
 """One interface for all tasks, and how a task is put together from arrays."""
 
+import collections
 from collections.abc import Callable, Mapping
 import dataclasses
 import numbers
@@ -49,15 +50,19 @@ class FederatedTask:
     name: The task's name.
     client_datasets: N eager datasets in memory. Elements are batches (x, y),
       float32 [None, height, width, channels] in [0, 1] and int32 [None, 1].
-      The local epochs are applied.
+      The local epochs are applied. With `mask_absent_classes`, x is
+      `OrderedDict(images=..., class_mask=...)`, see `models.with_class_mask`.
     num_examples: Int64 [N], the clients' numbers of different examples.
     client_labels: N int64 arrays, the classes of each client.
-    test_dataset: Batches of the same kind, one pass over the test set.
+    test_dataset: Batches of the same kind, one pass over the test set (or over
+      what is evaluated on in its place); no class is masked there.
     element_spec: The spec of these batches.
     num_classes: Number of classes.
-    keras_model_fn: Returns a new uncompiled model; always with the same
-      initial weights.
+    keras_model_fn: Returns a new uncompiled model from images to logits;
+      always with the same initial weights.
     parameters: What the task was made from, defaults filled in, for logs.
+    mask_absent_classes: Whether the logits of classes that a client does not
+      have are 0 while it trains.
   """
 
   name: str
@@ -65,10 +70,11 @@ class FederatedTask:
   num_examples: np.ndarray
   client_labels: tuple[np.ndarray, ...]
   test_dataset: tf.data.Dataset
-  element_spec: tuple[tf.TensorSpec, tf.TensorSpec]
+  element_spec: tuple[Any, tf.TensorSpec]
   num_classes: int
   keras_model_fn: Callable[[], tf.keras.Model]
   parameters: Mapping[str, Any]
+  mask_absent_classes: bool = False
 
   @property
   def num_clients(self) -> int:
@@ -82,8 +88,11 @@ class FederatedTask:
       A new model; its metrics are 'accuracy', 'loss', 'num_examples' and
       'num_batches'.
     """
+    model = self.keras_model_fn()
+    if self.mask_absent_classes:
+      model = models.with_class_mask(model, self.num_classes)
     return tff.learning.models.from_keras_model(
-      self.keras_model_fn(),
+      model,
       loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
       input_spec=self.element_spec,
       metrics=[tf.keras.metrics.SparseCategoricalAccuracy(name='accuracy')],
@@ -100,8 +109,7 @@ class FederatedTask:
       next(ds.unbatch().batch(int(n)).as_numpy_iterator())
       for ds, n in zip(self.client_datasets, self.num_examples)
     ]
-    x = np.concatenate([first[0] for first in firsts])
-    y = np.concatenate([first[1] for first in firsts])
+    arrays = tf.nest.map_structure(lambda *a: np.concatenate(a), *firsts)
     ends = np.cumsum(self.num_examples)
     starts = ends - self.num_examples
     batch_size = self.parameters['batch_size']
@@ -111,7 +119,7 @@ class FederatedTask:
       client = tf.strings.to_number(client_id, tf.int64)
       start, end = tf.gather(starts, client), tf.gather(ends, client)
       return _batched(
-        (tf.constant(x)[start:end], tf.constant(y)[start:end]),
+        tf.nest.map_structure(lambda a: tf.constant(a)[start:end], arrays),
         batch_size,
         local_epochs,
       )
@@ -134,6 +142,7 @@ def assemble(
   batch_size: int = 500,
   local_epochs: int = 5,
   seed: int = 0,
+  mask_absent_classes: bool = False,
   parameters: Optional[Mapping[str, Any]] = None,
 ) -> FederatedTask:
   """Puts a task together.
@@ -149,6 +158,8 @@ def assemble(
       every round has that order, so a round can be repeated exactly.
     local_epochs: Passes over a client's data in one round, >= 1.
     seed: Determines the initial weights and the order of the examples.
+    mask_absent_classes: Whether a client trains with the logits of classes
+      outside its `client_labels` set to 0, see `models.with_class_mask`.
     parameters: Additional entries for the task's `parameters`.
 
   Returns:
@@ -167,6 +178,10 @@ def assemble(
       raise TypeError(f'{argument} must be an integer, found {value!r}')
     if value < smallest:
       raise ValueError(f'{argument} must be >= {smallest}, found {value!r}')
+  if not isinstance(mask_absent_classes, (bool, np.bool_)):
+    raise TypeError(
+      f'mask_absent_classes must be a bool, found {mask_absent_classes!r}'
+    )
   builder = models.get_builder(model)
   input_shape = tuple(data.train_images.shape[1:])
 
@@ -177,9 +192,14 @@ def assemble(
   with tf.Graph().as_default():
     keras_model_fn()
 
-  def batches(images, labels, size, epochs):
+  def batches(images, labels, classes, size, epochs):
     x = images.astype(np.float32) / np.float32(data.largest_pixel)
     y = labels.astype(np.int32)[:, np.newaxis]
+    if mask_absent_classes:
+      # With every example, since a batch is all that a model gets to see.
+      mask = np.zeros([len(x), data.num_classes], np.float32)
+      mask[:, classes] = 1
+      x = collections.OrderedDict(images=x, class_mask=mask)
     return _batched((x, y), size, epochs)
 
   client_datasets = []
@@ -191,22 +211,25 @@ def assemble(
       batches(
         data.train_images[indices],
         data.train_labels[indices],
+        partition.client_labels[client],
         batch_size,
         local_epochs,
       )
     )
+  test_dataset = batches(
+    data.test_images,
+    data.test_labels,
+    np.arange(data.num_classes),
+    _TEST_BATCH_SIZE,
+    1,
+  )
   return FederatedTask(
     name=name,
     client_datasets=tuple(client_datasets),
     num_examples=partition.num_examples,
     client_labels=partition.client_labels,
-    test_dataset=batches(
-      data.test_images, data.test_labels, _TEST_BATCH_SIZE, 1
-    ),
-    element_spec=(
-      tf.TensorSpec((None, *input_shape), tf.float32),
-      tf.TensorSpec((None, 1), tf.int32),
-    ),
+    test_dataset=test_dataset,
+    element_spec=test_dataset.element_spec,
     num_classes=data.num_classes,
     keras_model_fn=keras_model_fn,
     parameters={
@@ -215,7 +238,9 @@ def assemble(
       'batch_size': int(batch_size),
       'local_epochs': int(local_epochs),
       'seed': int(seed),
+      'mask_absent_classes': bool(mask_absent_classes),
     },
+    mask_absent_classes=bool(mask_absent_classes),
   )
 
 

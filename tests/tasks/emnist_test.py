@@ -175,5 +175,27 @@ def test_unknown_label_set_is_an_error(folder):
     emnist.load(folder, 'letters')
 
 
+def test_writers_keep_the_images_that_are_not_evaluated_on(folder):
+  loaded = tasks.load_task(
+    'emnist',
+    data_dir=folder,
+    partition='natural',
+    label_set='digits',
+    evaluate_on='validation',
+    local_epochs=1,
+  )
+  # One of each class's six images; the first pixel says whose it is.
+  held_out = np.zeros(3, int)
+  for x, y in loaded.test_dataset.as_numpy_iterator():
+    np.testing.assert_array_equal(np.bincount(y[:, 0]), np.ones(10))
+    owners = np.rint(254 - 255 * x[:, 0, 0, 0]).astype(int)
+    held_out = np.bincount(owners, minlength=3)
+  assert held_out.sum() == 10
+  np.testing.assert_array_equal(loaded.num_examples, 20 - held_out)
+  for client, dataset in enumerate(loaded.client_datasets):
+    x, _ = next(dataset.as_numpy_iterator())
+    np.testing.assert_allclose(x[:, 0, 0, 0], (254 - client) / 255, rtol=1e-6)
+
+
 if __name__ == '__main__':
   pytest.main([__file__])

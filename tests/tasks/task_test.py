@@ -13,38 +13,6 @@ from tasks import partition
 from tasks import task
 
 
-class ModelsTest(parameterized.TestCase):
-  @parameterized.parameters(
-    ('small_cnn', (28, 28, 1), 10, 20_522),
-    ('small_cnn', (28, 28, 1), 47, 22_927),
-    ('mlp', (8, 8, 1), 10, 4_810),
-  )
-  def test_has_the_documented_size(self, name, shape, num_classes, size):
-    model = models.get_builder(name)(shape, num_classes)
-    self.assertEqual(model.count_params(), size)
-    self.assertEqual(model(tf.zeros([2, *shape])).shape, (2, num_classes))
-    self.assertLen(model.trainable_weights, len(model.weights))
-
-  @parameterized.parameters(('small_cnn', (28, 28, 1)), ('mlp', (8, 8, 1)))
-  def test_initial_weights_follow_the_seed(self, name, shape):
-    builder = models.get_builder(name)
-    first, same, other = (
-      builder(shape, 10, seed).get_weights() for seed in (1, 1, 2)
-    )
-    for a, b, c in zip(first, same, other):
-      np.testing.assert_array_equal(a, b)
-      if a.ndim > 1:
-        self.assertFalse(np.array_equal(a, c))
-
-  def test_too_small_images_are_an_error(self):
-    with self.assertRaisesRegex(ValueError, 'at least 13x13, found 8x8'):
-      models.small_cnn((8, 8, 1), 10)
-
-  def test_unknown_name_is_an_error(self):
-    with self.assertRaisesRegex(ValueError, "mlp, small_cnn, found 'vgg'"):
-      models.get_builder('vgg')
-
-
 class DigitsTest(parameterized.TestCase):
   def test_split_is_stratified_and_loses_nothing(self):
     data = digits.load()
@@ -148,12 +116,14 @@ class FederatedTaskTest(parameterized.TestCase):
       {
         'task': 'digits',
         'partition': 'iid',
+        'evaluate_on': 'test',
         'num_clients': 100,
         'examples_per_client': 14.38,
         'model': 'mlp',
         'batch_size': 500,
         'local_epochs': 5,
         'seed': 0,
+        'mask_absent_classes': False,
       },
     )  # pyformat: disable
 
@@ -192,12 +162,85 @@ class FederatedTaskTest(parameterized.TestCase):
         np.testing.assert_array_equal(y, other_y)
 
 
+class MaskAbsentClassesTest(parameterized.TestCase):
+  def _load(self, **arguments):
+    return tasks.load_task(
+      'digits',
+      **{'num_clients': 20, 'examples_per_client': 20, **arguments},
+    )
+
+  def test_examples_say_which_classes_their_owner_has(self):
+    result = self._load(mask_absent_classes=True)
+    self.assertTrue(result.mask_absent_classes)
+    self.assertTrue(result.parameters['mask_absent_classes'])
+    plain = self._load()
+    for client, dataset in enumerate(result.client_datasets):
+      self.assertEqual(dataset.element_spec, result.element_spec)
+      expected = np.zeros(10)
+      expected[result.client_labels[client]] = 1
+      self.assertLess(expected.sum(), 10)
+      pairs = zip(dataset, plain.client_datasets[client])
+      for (x, y), (plain_x, plain_y) in pairs:
+        np.testing.assert_array_equal(x['images'], plain_x)
+        np.testing.assert_array_equal(y, plain_y)
+        self.assertEqual(x['class_mask'].shape, (len(y), 10))
+        np.testing.assert_array_equal(x['class_mask'][-1], expected)
+        np.testing.assert_array_equal(x['class_mask'][0], expected)
+
+  def test_no_class_is_masked_in_the_test_set(self):
+    result = self._load(mask_absent_classes=True)
+    self.assertEqual(result.test_dataset.element_spec, result.element_spec)
+    for x, _ in result.test_dataset:
+      self.assertTrue(np.all(x['class_mask'] == 1))
+
+  def test_a_client_leaves_the_rows_of_absent_classes_alone(self):
+    result = self._load(mask_absent_classes=True)
+    process = tff.learning.algorithms.build_weighted_fed_avg(
+      result.model_fn,
+      client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+    )
+    state = process.initialize()
+    before = process.get_model_weights(state).trainable
+    output = process.next(state, [result.client_datasets[0]])
+    after = process.get_model_weights(output.state).trainable
+    own = result.client_labels[0]
+    absent = np.setdiff1d(np.arange(10), own)
+    for old, new in zip(before[-2:], after[-2:]):  # The logits' layer.
+      np.testing.assert_array_equal(old[..., absent], new[..., absent])
+      self.assertTrue((old[..., own] != new[..., own]).any())
+
+  def test_evaluation_is_that_of_the_plain_model(self):
+    weights = self._load().keras_model_fn().get_weights()
+    results = []
+    for mask in (False, True):
+      result = self._load(mask_absent_classes=mask)
+      model = result.model_fn()
+      for variable, value in zip(model.trainable_variables, weights):
+        variable.assign(value)
+      losses = [
+        float(model.forward_pass(batch, training=False).loss)
+        for batch in result.test_dataset
+      ]
+      results.append(losses)
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+  def test_baseline_task_holds_the_masks(self):
+    result = self._load(mask_absent_classes=True, num_clients=4)
+    data = result.baseline_task().datasets.train_data
+    for client, dataset in enumerate(result.client_datasets):
+      other = data.create_tf_dataset_for_client(str(client))
+      self.assertEqual(other.element_spec[0].keys(), {'images', 'class_mask'})
+      for (x, _), (other_x, _) in zip(dataset, other):
+        np.testing.assert_array_equal(x['images'], other_x['images'])
+        np.testing.assert_array_equal(x['class_mask'], other_x['class_mask'])
+
+
 class LoadTaskTest(parameterized.TestCase):
   @parameterized.parameters(
     ({'name': 'cifar'}, 'name must be one of .*, found .cifar'),
     ({'partition': 'random'}, 'partition must be one of .*random'),
     ({'partition': 'natural'}, 'natural must be used with task emnist'),
-    ({'data_dir': '/x'}, 'data_dir must be given with task emnist or'),
+    ({'data_dir': '/x'}, 'given with task cifar10 or emnist or fashion_mnist'),
     ({'label_set': 'digits'}, 'label_set must be given with task emnist'),
     ({'alpha': 0.1}, 'alpha must be given with partition dirichlet only'),
     ({'partition': 'iid', 'gamma': 0.9}, 'gamma must be given with'),
@@ -208,6 +251,10 @@ class LoadTaskTest(parameterized.TestCase):
     ),
     ({'model': 'vgg'}, 'model must be one of'),
     ({'model': 'small_cnn'}, 'at least 13x13'),
+    (
+      {'evaluate_on': 'train'},
+      "evaluate_on must be one of test, validation, found 'train'",
+    ),
     ({'batch_size': 0}, 'batch_size must be >= 1, found 0'),
     ({'local_epochs': 0}, 'local_epochs must be >= 1, found 0'),
     ({'seed': -1}, 'seed must be >= 0, found -1'),
@@ -215,6 +262,13 @@ class LoadTaskTest(parameterized.TestCase):
   def test_wrong_arguments_are_named(self, arguments, message):
     with self.assertRaisesRegex(ValueError, message):
       tasks.load_task(**{'name': 'digits', **arguments})
+
+  @parameterized.parameters(1, 'false', None)
+  def test_mask_absent_classes_must_be_a_bool(self, value):
+    with self.assertRaisesRegex(
+      TypeError, f'mask_absent_classes must be a bool, found {value!r}'
+    ):
+      tasks.load_task('digits', mask_absent_classes=value)
 
 
 if __name__ == '__main__':
