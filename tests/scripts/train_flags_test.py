@@ -1,5 +1,6 @@
 """Tests for train_flags."""
 
+import inspect
 import pathlib
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from scripts import train
 from scripts import train_flags
+import tasks
 
 assert train  # Defines the flags.
 
@@ -117,12 +119,91 @@ def test_errors_of_the_package_name_the_flag(error, line):
   assert train_flags.explain(error) == line
 
 
+_PRESETS = pathlib.Path('scripts/presets')
+_TASK_OF_PRESET = {
+  'cifar10': 'cifar10',
+  'demo': 'digits',
+  'digits': 'digits',
+  'emnist': 'emnist',
+  'fashion_mnist': 'fashion_mnist',
+  'paper_cifar10': 'cifar10',
+  'paper_emnist': 'emnist',
+  'paper_fashion_mnist': 'fashion_mnist',
+}
+
+
+def test_every_preset_is_tested():
+  folder = pathlib.Path(__file__).resolve().parents[2] / _PRESETS
+  found = {path.stem for path in folder.glob('*.flags')}
+  assert found == {*_TASK_OF_PRESET, 'paper_fedsteer'}
+
+
+@pytest.mark.parametrize(('preset', 'task'), _TASK_OF_PRESET.items())
+def test_presets_parse(preset, task):
+  values = _parse(f'--flagfile={_PRESETS}/{preset}.flags')
+  assert values.task == task
+  assert not values.mask_absent_classes
+  assert values.evaluate_on is None  # The test set.
+
+
+# All but the demo leave the algorithm to the user.
+@pytest.mark.parametrize('preset', sorted({*_TASK_OF_PRESET} - {'demo'}))
+def test_presets_of_settings_fit_fedavg(preset):
+  values = _parse(f'--flagfile={_PRESETS}/{preset}.flags', '--algorithm=fedavg')
+  assert values.algorithm == 'fedavg'
+
+
 @pytest.mark.parametrize(
-  'preset', ['demo', 'digits', 'fashion_mnist', 'emnist']
+  ('preset', 'model', 'rate', 'examples'),
+  [
+    ('paper_emnist', 'paper_emnist_cnn', 0.5, 80),
+    ('paper_fashion_mnist', 'paper_fashion_cnn', 0.01, 80),
+    ('paper_cifar10', 'preact_resnet18', 0.1, 90),
+  ],
 )
-def test_presets_parse(preset):
-  values = _parse(f'--flagfile=scripts/presets/{preset}.flags')
-  assert values.task == {'demo': 'digits'}.get(preset, preset)
+def test_presets_of_the_paper_have_its_setting(preset, model, rate, examples):
+  values = _parse(
+    f'--flagfile={_PRESETS}/{preset}.flags',
+    f'--flagfile={_PRESETS}/paper_fedsteer.flags',
+  )
+  config = train_flags.config(values)
+  expected = {
+    'algorithm': 'fedsteer',
+    'model': model,
+    'client_learning_rate': rate,
+    'server_learning_rate': 1.0,
+    'partition': 'bipartite',
+    'num_clients': 100,
+    'gamma': 0.9,
+    'class_ratio': 0.5,
+    'examples_per_client': examples,
+    'batch_size': 500,
+    'local_epochs': 5,
+    'rounds': 150,
+    'participation': 'two_group',
+    'participation_rate': 0.1,
+    'participation_skew': 5.0,
+    'core_set_size': 10,
+    'warmup_rounds': 5,
+  }
+  assert {name: config[name] for name in expected} == expected
+
+
+def test_task_flags_become_arguments_of_the_task():
+  values = _parse(
+    '--task=cifar10', '--evaluate_on=validation', '--mask_absent_classes'
+  )
+  assert train_flags.given(values, train_flags.TASK_FLAGS) == {
+    'evaluate_on': 'validation',
+    'mask_absent_classes': True,
+  }
+  assert train_flags.config(values)['evaluate_on'] == 'validation'
+
+
+def test_flags_offer_the_tasks_that_there_are():
+  assert train_flags.TASKS == tasks.TASK_NAMES
+  parameters = inspect.signature(tasks.load_task).parameters
+  assert {*train_flags.TASK_FLAGS, 'name', 'seed'} == set(parameters)
 
 
 def test_explicit_probabilities_are_read():
