@@ -11,7 +11,12 @@ from fedsteer_tff import programs  # noqa: E402
 from fedsteer_tff import subspace  # noqa: E402
 from fedsteer_tff.algorithms import CoreSetStatus  # noqa: E402
 from fedsteer_tff.algorithms import build_fedavg  # noqa: E402
+from fedsteer_tff.algorithms import build_fedprox  # noqa: E402
+from fedsteer_tff.algorithms import build_fedstale  # noqa: E402
 from fedsteer_tff.algorithms import build_fedsteer  # noqa: E402
+from fedsteer_tff.algorithms import build_fedvarp  # noqa: E402
+from fedsteer_tff.algorithms import build_mifa  # noqa: E402
+from fedsteer_tff.algorithms import build_scaffold  # noqa: E402
 from fedsteer_tff.algorithms import core_set_status  # noqa: E402
 from fedsteer_tff.algorithms import state_size_report  # noqa: E402
 from fedsteer_tff.client_work import build_client_data  # noqa: E402

@@ -122,15 +122,16 @@ def _build_process(
   values: flags.FlagValues, task: tasks.FederatedTask, num_clients: int
 ) -> tff.learning.templates.LearningProcess:
   sgd = tff.learning.optimizers.build_sgdm
-  build_fn = algorithms.build_fedavg
-  arguments = {}
-  if values.algorithm == 'fedsteer':
-    build_fn = algorithms.build_fedsteer
-    arguments = train_flags.given(values, train_flags.FEDSTEER_FLAGS)
-  return build_fn(
+  arguments = train_flags.given(
+    values, train_flags.ALGORITHM_FLAGS[values.algorithm]
+  )
+  if values.algorithm == 'scaffold':
+    arguments['client_learning_rate'] = values.client_learning_rate
+  else:
+    arguments['client_optimizer'] = sgd(values.client_learning_rate)
+  return getattr(algorithms, f'build_{values.algorithm}')(
     task.model_fn,
     num_clients,
-    client_optimizer=sgd(values.client_learning_rate),
     server_optimizer=sgd(values.server_learning_rate),
     **arguments,
   )
@@ -163,14 +164,17 @@ def _cohort_data(
 def _forced_clients_fn(
   values: flags.FlagValues,
 ) -> Optional[training_loop.ForcedClientsFn]:
-  if values.algorithm != 'fedsteer' or not values.enforce_core_every:
+  if not values.enforce_core_every:
     return None
-  return functools.partial(_overdue, values.enforce_core_every)
+  enforced = train_flags.client_ids(values, 'enforced_clients')
+  return functools.partial(_overdue, values.enforce_core_every, enforced)
 
 
-def _overdue(every: int, state: Any, round_num: int) -> Sequence[int]:
+def _overdue(
+  every: int, enforced: Optional[Sequence[int]], state: Any, round_num: int
+) -> Sequence[int]:
   del round_num  # The state counts for itself.
-  status = algorithms.core_set_status(state)
+  status = algorithms.core_set_status(state, enforced)
   return participation.overdue_core_clients(
     status.core_set, status.last_active, status.round_num, every
   )

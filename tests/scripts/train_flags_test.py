@@ -55,8 +55,38 @@ def _parse(*arguments):
       ' found --participation=uniform',
     ),
     (
-      ['--algorithm=fedavg', '--enforce_core_every=0'],
-      '--enforce_core_every is used with --algorithm=fedsteer only',
+      ['--algorithm=fedavg', '--enforce_core_every=5'],
+      '--enforce_core_every and --enforced_clients must be given together with'
+      ' --algorithm=fedavg',
+    ),
+    (
+      ['--algorithm=mifa', '--enforced_clients=1,2'],
+      '--enforce_core_every and --enforced_clients must be given together',
+    ),
+    (
+      ['--enforce_core_every=5', '--enforced_clients=1'],
+      '--enforced_clients must not be given with --algorithm=fedsteer',
+    ),
+    (
+      ['--algorithm=mifa', '--enforce_core_every=5', '--enforced_clients=a'],
+      '--enforced_clients must be client ids separated by commas, found a',
+    ),
+    (
+      ['--algorithm=fedstale'],
+      '--beta must be given with --algorithm=fedstale',
+    ),
+    (
+      ['--algorithm=fedprox'],
+      '--proximal_strength must be given with --algorithm=fedprox',
+    ),
+    (
+      ['--algorithm=fedvarp', '--beta=0.5'],
+      '--beta is used with --algorithm=fedstale only, found'
+      ' --algorithm=fedvarp',
+    ),
+    (
+      ['--algorithm=mifa', '--correction_smoothing=0.5'],
+      '--correction_smoothing is used with --algorithm=fedsteer or fedavg or',
     ),
   ],
 )
@@ -66,8 +96,13 @@ def test_a_wrong_flag_is_one_line_with_its_name(arguments, message):
   assert '\n' not in str(error.value)
 
 
-@pytest.mark.parametrize('name', train_flags.FEDSTEER_FLAGS)
-def test_fedavg_refuses_every_flag_of_fedsteer(name):
+@pytest.mark.parametrize(
+  'name',
+  sorted(
+    set(train_flags.FEDSTEER_FLAGS) - set(train_flags.ALGORITHM_FLAGS['fedavg'])
+  ),
+)
+def test_fedavg_refuses_every_flag_of_fedsteer_alone(name):
   value = 'paper' if name == 'estimator' else '1'
   with pytest.raises(
     train_flags.FlagError, match=f'--{name} is used with --algorithm=fedsteer'
@@ -92,6 +127,21 @@ def test_the_configuration_has_the_flags_that_are_used():
   assert config['participation_rate'] == 0.1
   assert 'output_dir' not in config
   assert not {'participation_skew', 'estimator', 'ridge'} & set(config)
+
+
+def test_the_configuration_of_a_baseline_has_its_own_flags():
+  config = train_flags.config(
+    _parse(
+      '--algorithm=fedstale',
+      '--beta=0.5',
+      '--enforce_core_every=5',
+      '--enforced_clients=3,1',
+    )
+  )
+  assert config['beta'] == 0.5
+  assert config['enforced_clients'] == [3, 1]
+  assert {'correction_weighting', 'client_weighting'} <= set(config)
+  assert not {'proximal_strength', 'ridge'} & set(config)
 
 
 def test_the_configuration_of_fedsteer_has_all_its_flags():
