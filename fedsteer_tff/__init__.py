@@ -1,5 +1,6 @@
 """FedSteer for TensorFlow Federated: training that survives stale clients."""
 
+from fedsteer_tff._version import __version__
 from fedsteer_tff._version_check import check_tff_version
 
 check_tff_version()

@@ -4,6 +4,7 @@ No TensorFlow here: a mistyped flag is reported at once.
 """
 
 from collections.abc import Mapping, Sequence
+import copy
 import math
 from typing import Any, Optional
 
@@ -89,9 +90,10 @@ COMMON_FLAGS = (
   'checkpoint_every',
 )
 
-# What the run directory's guard makes of changes.
+# What the run directory's guard makes of changes. Data may be moved: their
+# content is guarded by a hash.
 MAY_GROW = 'rounds'
-MAY_CHANGE = ('checkpoint_every',)
+MAY_CHANGE = ('checkpoint_every', 'data_dir')
 
 # Arguments in errors of the package whose flags have other names.
 _FLAG_OF_ARGUMENT = {
@@ -110,7 +112,9 @@ class FlagError(ValueError):
 
 
 def define() -> None:
-  """Defines the flags; once per process."""
+  """Defines the flags, unless that is done."""
+  if 'task' in flags.FLAGS:
+    return
   app.define_help_flags()
   flags.DEFINE_enum('task', 'digits', TASKS, 'What is learned.')
   flags.DEFINE_enum('algorithm', 'fedsteer', ALGORITHMS, 'How it is learned.')
@@ -232,22 +236,50 @@ def _define_fedsteer() -> None:
   )
 
 
-def parse(argv: Sequence[str]) -> None:
+def parse(
+  argv: Sequence[str], values: Optional[flags.FlagValues] = None
+) -> None:
   """Parses the command line, with one line for an error.
 
   Args:
     argv: The command line, the program's name first.
+    values: The flags to set; those of the process if None.
 
   Raises:
     FlagError: If something on it is wrong.
   """
+  if values is None:
+    values = flags.FLAGS
   try:
-    rest = flags.FLAGS(list(argv))
+    rest = values(list(argv))
   except flags.Error as e:
     raise FlagError(' '.join(str(e).split())) from e
   if len(rest) > 1:
     raise FlagError(f'arguments must be flags (--name=value), found {rest[1]}')
-  check(flags.FLAGS)
+  check(values)
+
+
+def config_of(arguments: Sequence[str]) -> Mapping[str, Any]:
+  """Returns the configuration of the run that a command line describes.
+
+  The flags of this process are left as they are.
+
+  Args:
+    arguments: The command line without the program's name.
+
+  Returns:
+    See `config`.
+
+  Raises:
+    FlagError: If something on it is wrong.
+  """
+  define()
+  values = flags.FlagValues()
+  for flag in flags.FLAGS.get_key_flags_for_module(__name__):
+    values[flag.name] = copy.deepcopy(flag)
+    values[flag.name].unparse()
+  parse(['train', *arguments], values)
+  return config(values)
 
 
 def check(values: flags.FlagValues) -> None:
@@ -375,6 +407,15 @@ def config(values: flags.FlagValues) -> Mapping[str, Any]:
   if 'participation_probabilities' in result:
     result['participation_probabilities'] = probabilities(values)
   return result
+
+
+def defaults() -> Mapping[str, Any]:
+  """Returns the default of every flag, by name."""
+  define()
+  return {
+    flag.name: flag.default
+    for flag in flags.FLAGS.get_key_flags_for_module(__name__)
+  }
 
 
 def explain(error: Exception) -> Optional[str]:

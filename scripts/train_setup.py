@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
+import hashlib
 import importlib.metadata
 import platform
 from typing import Any, Optional
@@ -11,6 +12,7 @@ from absl import flags
 import numpy as np
 import tensorflow_federated as tff
 
+import fedsteer_tff
 from fedsteer_tff import algorithms
 from fedsteer_tff import client_work
 from fedsteer_tff import participation
@@ -21,6 +23,9 @@ import tasks
 
 # Cohorts are filled up to a multiple of this, see `programs.CohortData`.
 _COHORT_MULTIPLE = 4
+
+# Hexadecimal digits of a hash.
+_HASH_DIGITS = 16
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy', 'keras')
 
@@ -83,13 +88,50 @@ def build(values: flags.FlagValues) -> Training:
 
 def versions() -> dict[str, str]:
   """Returns the versions of Python and the packages that results hang on."""
-  found = {'python': platform.python_version()}
+  found = {
+    'python': platform.python_version(),
+    'fedsteer-tff': fedsteer_tff.__version__,
+  }
   for package in _PACKAGES:
     try:
       found[package] = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
       found[package] = 'unknown'
   return found
+
+
+def hashes(training: Training, *, seed: int, num_rounds: int) -> dict[str, str]:
+  """Returns hashes of what runs must have in common to be compared.
+
+  Args:
+    training: The parts of the run.
+    seed: The run's seed.
+    num_rounds: How many rounds are planned.
+
+  Returns:
+    'partition': of the clients' examples and the test set; 'participation': of
+    who is drawn in the planned rounds and with which probability, nobody being
+    forced; 'initial_weights': of the model before the first round.
+  """
+  participation_hash = hashlib.sha256()
+  for round_num in range(1, num_rounds + 1):
+    cohort = training.sampler.cohort(round_num)
+    for array in (
+      np.int64(cohort.num_clients),
+      cohort.client_ids.astype(np.int64),
+      cohort.participation_probabilities.astype(np.float64),
+    ):
+      participation_hash.update(array.tobytes())
+  weights_hash = hashlib.sha256()
+  weights = programs.seeded_weights(training.task.model_fn, seed)
+  for array in (*weights.trainable, *weights.non_trainable):
+    weights_hash.update(str(array.shape).encode())
+    weights_hash.update(array.tobytes())
+  return {
+    'partition': training.task.fingerprint[:_HASH_DIGITS],
+    'participation': participation_hash.hexdigest()[:_HASH_DIGITS],
+    'initial_weights': weights_hash.hexdigest()[:_HASH_DIGITS],
+  }
 
 
 def _probabilities(values: flags.FlagValues, num_clients: int) -> np.ndarray:

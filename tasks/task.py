@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
+import hashlib
 import numbers
 from typing import Any, Optional
 
@@ -57,6 +58,9 @@ class FederatedTask:
     num_classes: Number of classes.
     keras_model_fn: Returns a new uncompiled model; always with the same
       initial weights.
+    fingerprint: Hexadecimal digest of which client holds which examples in
+      which order, and of the test set: equal for equal data and partition,
+      wherever the files lie and however a client trains.
     parameters: What the task was made from, defaults filled in, for logs.
   """
 
@@ -68,6 +72,7 @@ class FederatedTask:
   element_spec: tuple[tf.TensorSpec, tf.TensorSpec]
   num_classes: int
   keras_model_fn: Callable[[], tf.keras.Model]
+  fingerprint: str
   parameters: Mapping[str, Any]
 
   @property
@@ -183,7 +188,11 @@ def assemble(
     return _batched((x, y), size, epochs)
 
   client_datasets = []
+  digest = hashlib.sha256()
   for client, indices in enumerate(partition.client_indices):
+    _add_examples(
+      digest, data.train_images[indices], data.train_labels[indices]
+    )
     if len(indices) > batch_size:
       generator = np.random.default_rng([_SHUFFLE_STREAM, seed, client])
       indices = generator.permutation(indices)
@@ -195,6 +204,7 @@ def assemble(
         local_epochs,
       )
     )
+  _add_examples(digest, data.test_images, data.test_labels)
   return FederatedTask(
     name=name,
     client_datasets=tuple(client_datasets),
@@ -209,6 +219,7 @@ def assemble(
     ),
     num_classes=data.num_classes,
     keras_model_fn=keras_model_fn,
+    fingerprint=digest.hexdigest(),
     parameters={
       **(parameters or {}),
       'model': model,
@@ -217,6 +228,12 @@ def assemble(
       'seed': int(seed),
     },
   )
+
+
+def _add_examples(digest, images: np.ndarray, labels: np.ndarray) -> None:
+  # The number comes first, so that no two splits give the same bytes.
+  for array in (np.int64(len(labels)), images, labels.astype(np.int64)):
+    digest.update(array.tobytes())
 
 
 def _batched(arrays, batch_size: int, epochs: int) -> tf.data.Dataset:

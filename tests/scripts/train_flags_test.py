@@ -196,6 +196,23 @@ def test_probabilities_need_explicit_participation():
     _parse('--participation_probabilities=0.5')
 
 
+def test_the_configuration_of_other_arguments_leaves_the_flags_alone():
+  values = _parse('--gamma=0.7')
+  config = train_flags.config_of(['--output_dir=y', '--algorithm=fedavg'])
+  assert config['algorithm'] == 'fedavg'
+  assert config['gamma'] is None
+  assert (values.gamma, values.algorithm) == (0.7, 'fedsteer')
+  with pytest.raises(train_flags.FlagError, match="flag 'ruonds'"):
+    train_flags.config_of(['--output_dir=y', '--ruonds=3'])
+
+
+def test_every_entry_of_the_configuration_has_a_default():
+  _parse('--gamma=0.7')
+  defaults = train_flags.defaults()
+  config = train_flags.config_of(['--output_dir=y'])
+  assert {name: defaults[name] for name in config} == config
+
+
 def test_help_lists_the_flags():
   result = subprocess.run(
     [sys.executable, '-m', 'scripts.train', '--help'],
