@@ -285,6 +285,56 @@ def test_a_run_without_its_checkpoints_is_never_overwritten(finished, tmp_path):
     assert (folder / 'metrics.csv').read_bytes() == rows
 
 
+@pytest.mark.parametrize(
+  'algorithm',
+  [
+    ('fedprox', '--proximal_strength=0.1'),
+    ('fedstale', '--beta=0.5', '--correction_smoothing=0.5'),
+    ('mifa', '--enforce_core_every=2', '--enforced_clients=3,8'),
+    ('scaffold',),
+  ],
+  ids=lambda flags: flags[0],
+)
+def test_a_baseline_resumes_to_what_it_would_have_been(tmp_path, algorithm):
+  name, *rest = algorithm
+  common = [
+    '--task=digits',
+    f'--algorithm={name}',
+    '--num_clients=10',
+    '--participation_rate=0.3',
+    *rest,
+  ]
+
+  def train(folder, rounds):
+    process = subprocess.Popen(
+      [
+        sys.executable,
+        '-m',
+        'scripts.train',
+        *common,
+        f'--rounds={rounds}',
+        f'--output_dir={tmp_path / folder}',
+      ],
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    code, _, stderr = _finish(process)
+    assert code == 0, stderr
+
+  train('resumed', 2)
+  train('resumed', 5)
+  train('straight', 5)
+  rows = _determined(tmp_path / 'straight')
+  assert len(rows) == 5
+  assert rows == _determined(tmp_path / 'resumed')
+  if name == 'mifa':
+    cohorts = [set(row['cohort'].split()) for row in rows]
+    for one, next_one in zip(cohorts, cohorts[1:]):
+      assert {'3', '8'} <= one | next_one
+
+
 def _write_images(folder, num_train):
   """Writes files as Fashion-MNIST's, with images of noise."""
   folder.mkdir()
