@@ -1,10 +1,15 @@
 """Packages fedsteer_tff."""
 
 import pathlib
+import runpy
 
 import setuptools
 
 _ROOT = pathlib.Path(__file__).resolve().parent
+# The file alone: importing the package needs what is only now installed.
+_VERSION = runpy.run_path(str(_ROOT / 'fedsteer_tff' / '_version.py'))[
+  '__version__'
+]
 
 _PLOTS = ['matplotlib', 'pandas']
 _DEV = [
@@ -18,7 +23,7 @@ _DEV = [
 
 setuptools.setup(
   name='fedsteer-tff',
-  version='0.1.0',
+  version=_VERSION,
   description=(
     'Federated learning under extreme staleness, for TensorFlow Federated'
   ),

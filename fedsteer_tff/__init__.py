@@ -1,5 +1,6 @@
 """FedSteer for TensorFlow Federated: training that survives stale clients."""
 
+from fedsteer_tff._version import __version__
 from fedsteer_tff._version_check import check_tff_version
 
 check_tff_version()
@@ -11,7 +12,12 @@ from fedsteer_tff import programs  # noqa: E402
 from fedsteer_tff import subspace  # noqa: E402
 from fedsteer_tff.algorithms import CoreSetStatus  # noqa: E402
 from fedsteer_tff.algorithms import build_fedavg  # noqa: E402
+from fedsteer_tff.algorithms import build_fedprox  # noqa: E402
+from fedsteer_tff.algorithms import build_fedstale  # noqa: E402
 from fedsteer_tff.algorithms import build_fedsteer  # noqa: E402
+from fedsteer_tff.algorithms import build_fedvarp  # noqa: E402
+from fedsteer_tff.algorithms import build_mifa  # noqa: E402
+from fedsteer_tff.algorithms import build_scaffold  # noqa: E402
 from fedsteer_tff.algorithms import core_set_status  # noqa: E402
 from fedsteer_tff.algorithms import state_size_report  # noqa: E402
 from fedsteer_tff.client_work import build_client_data  # noqa: E402

@@ -1,1 +1,1 @@
-"""Command line programs: `python -m scripts.train`."""
+"""Command line programs: `scripts.train` and `scripts.compare`."""

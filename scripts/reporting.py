@@ -69,6 +69,7 @@ def summarize(
   rows: Sequence[Mapping[str, str]],
   *,
   config: Mapping[str, Any],
+  hashes: Mapping[str, str],
   untrained: Mapping[str, float],
   state_bytes: Mapping[str, int],
   peak_bytes: int,
@@ -78,6 +79,7 @@ def summarize(
   Args:
     rows: All rows of `metrics.csv`, at least one of them evaluated.
     config: The run's flags.
+    hashes: Of what the run has in common with others, see `train_setup`.
     untrained: The evaluation of the initial model.
     state_bytes: Bytes of the server's state by part.
     peak_bytes: Largest memory use since the program was started.
@@ -102,6 +104,7 @@ def summarize(
     'seconds_per_round_median': statistics.median(seconds[1:] or seconds),
     'seconds_total': sum(seconds),
     'peak_resident_mib': round(peak_mib, 1),
+    'hashes': dict(hashes),
   }
 
 

@@ -88,6 +88,7 @@ def _train(values: flags.FlagValues) -> int:
       config,
       may_grow=train_flags.MAY_GROW,
       may_change=train_flags.MAY_CHANGE,
+      defaults=train_flags.defaults(),
     )
   except programs.RunDirectoryError as e:
     return _fail(train_flags.explain(e) or str(e))
@@ -117,20 +118,48 @@ def _run(
     return _fail(message)
   versions = train_setup.versions()
   if status is programs.RunStatus.UNFINISHED:
+    changed = _changed_hashes(values, directory, training)
+    if changed:
+      return _fail(
+        f'the run in {directory.path} was begun with another'
+        f' {"; ".join(changed)}: the data or the code have changed; choose'
+        ' another output_dir'
+      )
     _warn_of_versions(directory.stored_versions(), versions)
-  directory.commit(config, versions)
+  hashes = train_setup.hashes(
+    training, seed=values.seed, num_rounds=values.rounds
+  )
+  directory.commit(config, versions, hashes)
 
   with programs.Interruption() as interruption:
     try:
       with programs.LocalRuntime().activate() as runtime:
         complete = _rounds(
-          values, config, directory, training, interruption, runtime
+          values, config, hashes, directory, training, interruption, runtime
         )
     except programs.LocalRuntimeError as e:
       return _fail(f'{e}; the same command resumes')
     except programs.CheckpointError as e:
       return _fail(str(e))
   return 0 if complete else interruption.exit_code
+
+
+def _changed_hashes(values, directory, training) -> list[str]:
+  """Returns what differs between the run and how it was begun."""
+  from scripts import train_setup
+
+  stored = directory.stored_hashes()  # Empty in runs of earlier versions.
+  # Of the rounds that were planned then: there may be more of them now.
+  then = train_setup.hashes(
+    training,
+    seed=values.seed,
+    num_rounds=directory.stored_config()[train_flags.MAY_GROW],
+  )
+  return [
+    f'{name.replace("_", " ")} (hash {stored[name]} -> {then[name]})'
+    for name in sorted(set(stored) & set(then))
+    if stored[name] != then[name]
+  ]
 
 
 def _warn_of_versions(old: dict[str, str], new: dict[str, str]) -> None:
@@ -143,7 +172,9 @@ def _warn_of_versions(old: dict[str, str], new: dict[str, str]) -> None:
       )
 
 
-def _rounds(values, config, directory, training, interruption, runtime) -> bool:
+def _rounds(
+  values, config, hashes, directory, training, interruption, runtime
+) -> bool:
   """The rounds inside a TFF runtime; returns whether all are done."""
   from fedsteer_tff import programs
   from fedsteer_tff.programs import memory
@@ -219,6 +250,7 @@ def _rounds(values, config, directory, training, interruption, runtime) -> bool:
   summary = reporting.summarize(
     rows,
     config=config,
+    hashes=hashes,
     untrained=untrained,
     state_bytes=training.state_bytes,
     peak_bytes=memory.peak_resident_bytes(runtime.pid),

@@ -4,6 +4,7 @@ No TensorFlow here: a mistyped flag is reported at once.
 """
 
 from collections.abc import Mapping, Sequence
+import copy
 import math
 from typing import Any, Optional
 
@@ -11,7 +12,15 @@ from absl import app
 from absl import flags
 
 TASKS = ('cifar10', 'digits', 'emnist', 'fashion_mnist')
-ALGORITHMS = ('fedsteer', 'fedavg')
+ALGORITHMS = (
+  'fedsteer',
+  'fedavg',
+  'fedprox',
+  'fedvarp',
+  'fedstale',
+  'mifa',
+  'scaffold',
+)
 PARTICIPATION = ('two_group', 'uniform', 'explicit')
 
 # Flags by who takes them. A flag without a value (None) leaves the choice to
@@ -49,8 +58,25 @@ FEDSTEER_FLAGS = (
   'sketch_seed',
   'candidate_pool_size',
 )
-# Used with FedSteer only, but not by its factory.
-FEDSTEER_LOOP_FLAGS = ('enforce_core_every',)
+_AVERAGE_FLAGS = (
+  'correction_weighting',
+  'correction_smoothing',
+  'client_weighting',
+)
+# What each algorithm's `build_...` function takes.
+ALGORITHM_FLAGS = {
+  'fedsteer': FEDSTEER_FLAGS,
+  'fedavg': _AVERAGE_FLAGS,
+  'fedprox': ('proximal_strength', *_AVERAGE_FLAGS),
+  'fedvarp': _AVERAGE_FLAGS,
+  'fedstale': ('beta', *_AVERAGE_FLAGS),
+  'mifa': ('client_weighting',),
+  'scaffold': _AVERAGE_FLAGS,
+}
+# Without these there is no such algorithm.
+_REQUIRED_FLAGS = {'fedprox': 'proximal_strength', 'fedstale': 'beta'}
+# Used by the training loop.
+LOOP_FLAGS = ('enforce_core_every', 'enforced_clients')
 COMMON_FLAGS = (
   'task',
   'algorithm',
@@ -66,9 +92,10 @@ COMMON_FLAGS = (
   'checkpoint_every',
 )
 
-# What the run directory's guard makes of changes.
+# What the run directory's guard makes of changes. Data may be moved: their
+# content is guarded by a hash.
 MAY_GROW = 'rounds'
-MAY_CHANGE = ('checkpoint_every',)
+MAY_CHANGE = ('checkpoint_every', 'data_dir')
 
 # Arguments in errors of the package whose flags have other names.
 _FLAG_OF_ARGUMENT = {
@@ -87,7 +114,9 @@ class FlagError(ValueError):
 
 
 def define() -> None:
-  """Defines the flags; once per process."""
+  """Defines the flags, unless that is done."""
+  if 'task' in flags.FLAGS:
+    return
   app.define_help_flags()
   flags.DEFINE_enum('task', 'digits', TASKS, 'What is learned.')
   flags.DEFINE_enum('algorithm', 'fedsteer', ALGORITHMS, 'How it is learned.')
@@ -114,6 +143,7 @@ def define() -> None:
   )
   _define_participation()
   _define_task()
+  _define_baselines()
   _define_fedsteer()
 
 
@@ -169,6 +199,18 @@ def _define_task() -> None:
   )
 
 
+def _define_baselines() -> None:
+  flags.DEFINE_string('client_weighting', None, 'known or examples.')
+  flags.DEFINE_string(
+    'correction_weighting',
+    None,
+    'inverse_probability, self_normalized or participant_mean.',
+  )
+  flags.DEFINE_float('correction_smoothing', None, 'In (0, 1].')
+  flags.DEFINE_float('proximal_strength', None, 'fedprox: mu > 0.')
+  flags.DEFINE_float('beta', None, 'fedstale: trust in old updates, in [0, 1].')
+
+
 def _define_fedsteer() -> None:
   flags.DEFINE_enum(
     'estimator',
@@ -179,10 +221,6 @@ def _define_fedsteer() -> None:
   flags.DEFINE_string(
     'coordinate_refresh', None, 'before_aggregation or after_aggregation.'
   )
-  flags.DEFINE_string(
-    'correction_weighting', None, 'inverse_probability or self_normalized.'
-  )
-  flags.DEFINE_float('correction_smoothing', None, 'In (0, 1].')
   flags.DEFINE_integer('core_set_size', None, 'k.')
   flags.DEFINE_list('core_set', None, 'Ids of the core clients, if chosen.')
   flags.DEFINE_float('ridge', None, 'Relative ridge, >= 0.')
@@ -190,7 +228,6 @@ def _define_fedsteer() -> None:
   flags.DEFINE_integer('warmup_rounds', None, 'Before the core is chosen.')
   flags.DEFINE_integer('reselect_every', None, 'Choose again; 0 for never.')
   flags.DEFINE_string('core_eligibility', None, 'frequent or received.')
-  flags.DEFINE_string('client_weighting', None, 'known or examples.')
   flags.DEFINE_string(
     'aggregation',
     None,
@@ -205,24 +242,57 @@ def _define_fedsteer() -> None:
     'Core clients take part once in so many rounds at least; 0: no matter.',
     lower_bound=0,
   )
+  flags.DEFINE_list(
+    'enforced_clients',
+    None,
+    'Ids for --enforce_core_every, with algorithms without a core set.',
+  )
 
 
-def parse(argv: Sequence[str]) -> None:
+def parse(
+  argv: Sequence[str], values: Optional[flags.FlagValues] = None
+) -> None:
   """Parses the command line, with one line for an error.
 
   Args:
     argv: The command line, the program's name first.
+    values: The flags to set; those of the process if None.
 
   Raises:
     FlagError: If something on it is wrong.
   """
+  if values is None:
+    values = flags.FLAGS
   try:
-    rest = flags.FLAGS(list(argv))
+    rest = values(list(argv))
   except flags.Error as e:
     raise FlagError(' '.join(str(e).split())) from e
   if len(rest) > 1:
     raise FlagError(f'arguments must be flags (--name=value), found {rest[1]}')
-  check(flags.FLAGS)
+  check(values)
+
+
+def config_of(arguments: Sequence[str]) -> Mapping[str, Any]:
+  """Returns the configuration of the run that a command line describes.
+
+  The flags of this process are left as they are.
+
+  Args:
+    arguments: The command line without the program's name.
+
+  Returns:
+    See `config`.
+
+  Raises:
+    FlagError: If something on it is wrong.
+  """
+  define()
+  values = flags.FlagValues()
+  for flag in flags.FLAGS.get_key_flags_for_module(__name__):
+    values[flag.name] = copy.deepcopy(flag)
+    values[flag.name].unparse()
+  parse(['train', *arguments], values)
+  return config(values)
 
 
 def check(values: flags.FlagValues) -> None:
@@ -238,9 +308,28 @@ def check(values: flags.FlagValues) -> None:
   if not values.output_dir:
     raise FlagError('--output_dir must be given')
   unused = []
-  if values.algorithm != 'fedsteer':
-    unused.extend((n, 'algorithm', 'fedsteer') for n in FEDSTEER_FLAGS)
-    unused.extend((n, 'algorithm', 'fedsteer') for n in FEDSTEER_LOOP_FLAGS)
+  for name in _all_algorithm_flags():
+    users = [a for a, names in ALGORITHM_FLAGS.items() if name in names]
+    if values.algorithm not in users:
+      unused.append((name, 'algorithm', ' or '.join(users)))
+  required = _REQUIRED_FLAGS.get(values.algorithm)
+  if required and values[required].value is None:
+    raise FlagError(
+      f'--{required} must be given with --algorithm={values.algorithm}'
+    )
+  if values.algorithm == 'fedsteer':
+    if values.enforced_clients is not None:
+      raise FlagError(
+        '--enforced_clients must not be given with --algorithm=fedsteer, which'
+        ' enforces its core set'
+      )
+  elif bool(values['enforce_core_every'].present) != bool(
+    values['enforced_clients'].present
+  ):
+    raise FlagError(
+      '--enforce_core_every and --enforced_clients must be given together with'
+      f' --algorithm={values.algorithm}'
+    )
   if values.participation != 'two_group':
     unused.append(('participation_skew', 'participation', 'two_group'))
   if values.participation != 'explicit':
@@ -256,7 +345,7 @@ def check(values: flags.FlagValues) -> None:
         f'--{name} is used with --{choice}={needed} only, found'
         f' --{choice}={values[choice].value}'
       )
-  for name in (*COMMON_FLAGS, *TASK_FLAGS, *FEDSTEER_FLAGS):
+  for name in (*COMMON_FLAGS, *TASK_FLAGS, *_all_algorithm_flags()):
     value = values[name].value
     if isinstance(value, float) and not math.isfinite(value):
       raise FlagError(f'--{name} must be a finite number, found {value}')
@@ -265,8 +354,14 @@ def check(values: flags.FlagValues) -> None:
       f'--evaluate_every must be <= --rounds = {values.rounds}, found'
       f' {values.evaluate_every}'
     )
-  core_set(values)
+  client_ids(values, 'core_set')
+  client_ids(values, 'enforced_clients')
   probabilities(values)
+
+
+def _all_algorithm_flags() -> Sequence[str]:
+  names = [name for flags_ in ALGORITHM_FLAGS.values() for name in flags_]
+  return tuple(dict.fromkeys(names))
 
 
 def probabilities(values: flags.FlagValues) -> Optional[list[float]]:
@@ -286,16 +381,17 @@ def probabilities(values: flags.FlagValues) -> Optional[list[float]]:
   return result
 
 
-def core_set(values: flags.FlagValues) -> Optional[list[int]]:
-  """Returns the explicit core set as a list of ids, or None."""
-  if values.core_set is None:
+def client_ids(values: flags.FlagValues, name: str) -> Optional[list[int]]:
+  """Returns a flag's list of client ids, or None."""
+  found = values[name].value
+  if found is None:
     return None
   try:
-    return [int(i) for i in values.core_set]
+    return [int(i) for i in found]
   except ValueError as e:
     raise FlagError(
-      '--core_set must be client ids separated by commas, found'
-      f' {",".join(values.core_set)}'
+      f'--{name} must be client ids separated by commas, found'
+      f' {",".join(found)}'
     ) from e
 
 
@@ -303,7 +399,7 @@ def given(values: flags.FlagValues, names: Sequence[str]) -> dict[str, Any]:
   """Returns the flags among `names` that have a value, as arguments."""
   arguments = {n: values[n].value for n in names if values[n].value is not None}
   if 'core_set' in arguments:
-    arguments['core_set'] = core_set(values)
+    arguments['core_set'] = client_ids(values, 'core_set')
   return arguments
 
 
@@ -316,14 +412,23 @@ def config(values: flags.FlagValues) -> Mapping[str, Any]:
     names.remove('participation_rate')
   else:
     names.remove('participation_probabilities')
-  if values.algorithm == 'fedsteer':
-    names += list(FEDSTEER_FLAGS) + list(FEDSTEER_LOOP_FLAGS)
+  names += [*ALGORITHM_FLAGS[values.algorithm], *LOOP_FLAGS]
   result = {name: values[name].value for name in names}
-  if result.get('core_set') is not None:
-    result['core_set'] = core_set(values)
+  for name in ('core_set', 'enforced_clients'):
+    if result.get(name) is not None:
+      result[name] = client_ids(values, name)
   if 'participation_probabilities' in result:
     result['participation_probabilities'] = probabilities(values)
   return result
+
+
+def defaults() -> Mapping[str, Any]:
+  """Returns the default of every flag, by name."""
+  define()
+  return {
+    flag.name: flag.default
+    for flag in flags.FLAGS.get_key_flags_for_module(__name__)
+  }
 
 
 def explain(error: Exception) -> Optional[str]:
@@ -340,7 +445,7 @@ def explain(error: Exception) -> Optional[str]:
   message = ' '.join(str(error).split())
   first, _, rest = message.partition(' ')
   name = _FLAG_OF_ARGUMENT.get(first, first)
-  known = (*COMMON_FLAGS, *TASK_FLAGS, *FEDSTEER_FLAGS, *FEDSTEER_LOOP_FLAGS)
+  known = (*COMMON_FLAGS, *TASK_FLAGS, *_all_algorithm_flags(), *LOOP_FLAGS)
   if name in (*known, 'output_dir'):
     return f'--{name} {rest}'
   if isinstance(error, OSError) or ' must ' in message:

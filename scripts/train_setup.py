@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
+import hashlib
 import importlib.metadata
 import platform
 from typing import Any, Optional
@@ -11,6 +12,7 @@ from absl import flags
 import numpy as np
 import tensorflow_federated as tff
 
+import fedsteer_tff
 from fedsteer_tff import algorithms
 from fedsteer_tff import client_work
 from fedsteer_tff import participation
@@ -21,6 +23,9 @@ import tasks
 
 # Cohorts are filled up to a multiple of this, see `programs.CohortData`.
 _COHORT_MULTIPLE = 4
+
+# Hexadecimal digits of a hash.
+_HASH_DIGITS = 16
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy', 'keras')
 
@@ -83,13 +88,50 @@ def build(values: flags.FlagValues) -> Training:
 
 def versions() -> dict[str, str]:
   """Returns the versions of Python and the packages that results hang on."""
-  found = {'python': platform.python_version()}
+  found = {
+    'python': platform.python_version(),
+    'fedsteer-tff': fedsteer_tff.__version__,
+  }
   for package in _PACKAGES:
     try:
       found[package] = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
       found[package] = 'unknown'
   return found
+
+
+def hashes(training: Training, *, seed: int, num_rounds: int) -> dict[str, str]:
+  """Returns hashes of what runs must have in common to be compared.
+
+  Args:
+    training: The parts of the run.
+    seed: The run's seed.
+    num_rounds: How many rounds are planned.
+
+  Returns:
+    'partition': of the clients' examples and the test set; 'participation': of
+    who is drawn in the planned rounds and with which probability, nobody being
+    forced; 'initial_weights': of the model before the first round.
+  """
+  participation_hash = hashlib.sha256()
+  for round_num in range(1, num_rounds + 1):
+    cohort = training.sampler.cohort(round_num)
+    for array in (
+      np.int64(cohort.num_clients),
+      cohort.client_ids.astype(np.int64),
+      cohort.participation_probabilities.astype(np.float64),
+    ):
+      participation_hash.update(array.tobytes())
+  weights_hash = hashlib.sha256()
+  weights = programs.seeded_weights(training.task.model_fn, seed)
+  for array in (*weights.trainable, *weights.non_trainable):
+    weights_hash.update(str(array.shape).encode())
+    weights_hash.update(array.tobytes())
+  return {
+    'partition': training.task.fingerprint[:_HASH_DIGITS],
+    'participation': participation_hash.hexdigest()[:_HASH_DIGITS],
+    'initial_weights': weights_hash.hexdigest()[:_HASH_DIGITS],
+  }
 
 
 def _probabilities(values: flags.FlagValues, num_clients: int) -> np.ndarray:
@@ -122,15 +164,16 @@ def _build_process(
   values: flags.FlagValues, task: tasks.FederatedTask, num_clients: int
 ) -> tff.learning.templates.LearningProcess:
   sgd = tff.learning.optimizers.build_sgdm
-  build_fn = algorithms.build_fedavg
-  arguments = {}
-  if values.algorithm == 'fedsteer':
-    build_fn = algorithms.build_fedsteer
-    arguments = train_flags.given(values, train_flags.FEDSTEER_FLAGS)
-  return build_fn(
+  arguments = train_flags.given(
+    values, train_flags.ALGORITHM_FLAGS[values.algorithm]
+  )
+  if values.algorithm == 'scaffold':
+    arguments['client_learning_rate'] = values.client_learning_rate
+  else:
+    arguments['client_optimizer'] = sgd(values.client_learning_rate)
+  return getattr(algorithms, f'build_{values.algorithm}')(
     task.model_fn,
     num_clients,
-    client_optimizer=sgd(values.client_learning_rate),
     server_optimizer=sgd(values.server_learning_rate),
     **arguments,
   )
@@ -163,14 +206,17 @@ def _cohort_data(
 def _forced_clients_fn(
   values: flags.FlagValues,
 ) -> Optional[training_loop.ForcedClientsFn]:
-  if values.algorithm != 'fedsteer' or not values.enforce_core_every:
+  if not values.enforce_core_every:
     return None
-  return functools.partial(_overdue, values.enforce_core_every)
+  enforced = train_flags.client_ids(values, 'enforced_clients')
+  return functools.partial(_overdue, values.enforce_core_every, enforced)
 
 
-def _overdue(every: int, state: Any, round_num: int) -> Sequence[int]:
+def _overdue(
+  every: int, enforced: Optional[Sequence[int]], state: Any, round_num: int
+) -> Sequence[int]:
   del round_num  # The state counts for itself.
-  status = algorithms.core_set_status(state)
+  status = algorithms.core_set_status(state, enforced)
   return participation.overdue_core_clients(
     status.core_set, status.last_active, status.round_num, every
   )

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Callable, Mapping
 import dataclasses
+import hashlib
 import numbers
 from typing import Any, Optional
 
@@ -60,6 +61,9 @@ class FederatedTask:
     num_classes: Number of classes.
     keras_model_fn: Returns a new uncompiled model from images to logits;
       always with the same initial weights.
+    fingerprint: Hexadecimal digest of which client holds which examples in
+      which order, and of the test set: equal for equal data and partition,
+      wherever the files lie and however a client trains.
     parameters: What the task was made from, defaults filled in, for logs.
     mask_absent_classes: Whether the logits of classes that a client does not
       have are 0 while it trains.
@@ -73,6 +77,7 @@ class FederatedTask:
   element_spec: tuple[Any, tf.TensorSpec]
   num_classes: int
   keras_model_fn: Callable[[], tf.keras.Model]
+  fingerprint: str
   parameters: Mapping[str, Any]
   mask_absent_classes: bool = False
 
@@ -203,7 +208,11 @@ def assemble(
     return _batched((x, y), size, epochs)
 
   client_datasets = []
+  digest = hashlib.sha256()
   for client, indices in enumerate(partition.client_indices):
+    _add_examples(
+      digest, data.train_images[indices], data.train_labels[indices]
+    )
     if len(indices) > batch_size:
       generator = np.random.default_rng([_SHUFFLE_STREAM, seed, client])
       indices = generator.permutation(indices)
@@ -223,6 +232,7 @@ def assemble(
     _TEST_BATCH_SIZE,
     1,
   )
+  _add_examples(digest, data.test_images, data.test_labels)
   return FederatedTask(
     name=name,
     client_datasets=tuple(client_datasets),
@@ -232,6 +242,7 @@ def assemble(
     element_spec=test_dataset.element_spec,
     num_classes=data.num_classes,
     keras_model_fn=keras_model_fn,
+    fingerprint=digest.hexdigest(),
     parameters={
       **(parameters or {}),
       'model': model,
@@ -242,6 +253,12 @@ def assemble(
     },
     mask_absent_classes=bool(mask_absent_classes),
   )
+
+
+def _add_examples(digest, images: np.ndarray, labels: np.ndarray) -> None:
+  # The number comes first, so that no two splits give the same bytes.
+  for array in (np.int64(len(labels)), images, labels.astype(np.int64)):
+    digest.update(array.tobytes())
 
 
 def _batched(arrays, batch_size: int, epochs: int) -> tf.data.Dataset:

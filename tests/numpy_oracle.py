@@ -242,10 +242,18 @@ class FedSteer:
     for i, group in groups.items():
       estimate = self.basis.T @ used[i]
       for report in group:
-        share = report.weight / report.probability
+        share = report.weight
+        if self.weighting != 'participant_mean':
+          share = share / report.probability
         correction += share * (report.update - estimate)
         importance += share
-    if self.weighting == 'self_normalized':
+    if self.weighting == 'participant_mean':
+      if importance:
+        correction = correction / importance
+      self.smoothed = (
+        1 - self.smoothing
+      ) * self.smoothed + self.smoothing * correction
+    elif self.weighting == 'self_normalized':
       if importance:
         self.smoothed = (
           1 - self.smoothing
@@ -385,3 +393,104 @@ class FedSteer:
         variance / variance_without if variance_without else 0.0
       ),
     }
+
+
+class LastUpdates:
+  """FedVARP, FedStale and MIFA: a server that remembers every last update."""
+
+  def __init__(
+    self,
+    population_size: int,
+    dimension: int,
+    *,
+    method: str = 'fedvarp',
+    beta: float = 1.0,
+    weighting: str = 'inverse_probability',
+    smoothing: float = 1.0,
+    client_weighting: str = 'known',
+  ):
+    """Starts with an empty memory.
+
+    Args:
+      population_size: N.
+      dimension: D.
+      method: 'fedvarp', 'fedstale' (which uses `beta`) or 'mifa'.
+      beta: Factor on remembered updates.
+      weighting: Of the correction.
+      smoothing: Of the correction.
+      client_weighting: 'known' or 'examples'.
+    """
+    self.method, self.beta = method, beta
+    self.weighting, self.smoothing = weighting, smoothing
+    self.known_weights = client_weighting == 'known'
+    self.memory = np.zeros([population_size, dimension])
+    self.weight = np.zeros(population_size)
+    self.last_seen = np.full(population_size, -1)
+    self.smoothed = np.zeros(dimension)
+    self.round_num = 0
+
+  def aggregate(self, reports):
+    """Returns Delta [D] and the metrics of one round."""
+    active, nonfinite, duplicates = {}, 0, 0
+    for report in reports:
+      if report.client_id == -1 or report.weight == 0:
+        continue
+      if not (np.isfinite(report.weight) and np.isfinite(report.update).all()):
+        nonfinite += 1
+      elif report.client_id in active:
+        duplicates += 1
+      else:
+        active[report.client_id] = report
+    before = self.beta * self.memory
+    for i, report in active.items():
+      self.weight[i] = report.weight
+      self.last_seen[i] = self.round_num
+      self.memory[i] = report.update
+    seen = self.last_seen >= 0
+    total = 1.0
+    if not self.known_weights:
+      total = len(seen) * np.mean(self.weight[seen]) if seen.any() else 0.0
+    shares = self.weight / total if total else self.weight * 0
+
+    if self.method == 'mifa':
+      delta = shares @ self.memory
+    else:
+      residuals = {i: r.update - before[i] for i, r in active.items()}
+      self._correct(active, residuals, total)
+      delta = shares @ before + self.smoothed
+    variance = without = 0.0
+    for i, report in active.items():
+      p = report.probability
+      scale = (report.weight / total) ** 2 * (1 - p) / p**2
+      variance += scale * np.sum((report.update - before[i]) ** 2)
+      without += scale * np.sum(report.update**2)
+    ages = self.round_num - self.last_seen[seen]
+    self.round_num += 1
+    return delta, {
+      'active_clients': len(active),
+      'nonfinite_clients': nonfinite,
+      'duplicate_clients': duplicates,
+      'update_staleness_mean': np.mean(ages) if len(ages) else 0.0,
+      'update_staleness_max': np.max(ages) if len(ages) else 0.0,
+      'variance_estimate': variance,
+      'variance_estimate_without_steering': without,
+      'variance_ratio': variance / without if without else 0.0,
+    }
+
+  def _correct(self, active, residuals, total):
+    weights = {
+      i: r.weight
+      / (1 if self.weighting == 'participant_mean' else r.probability)
+      for i, r in active.items()
+    }
+    divisor = total
+    if self.weighting != 'inverse_probability':
+      divisor = sum(weights.values())
+    if not active and self.weighting == 'self_normalized':
+      return
+    correction = 0.0
+    for i, residual in residuals.items():
+      correction = correction + weights[i] / divisor * residual
+    self.smoothed = (
+      1 - self.smoothing
+    ) * self.smoothed + self.smoothing * correction

@@ -6,3 +6,4 @@ from fedsteer_tff.aggregators.inverse_probability import (
   InverseProbabilityFactory,
 )
 from fedsteer_tff.aggregators.reports import ValueTypeError
+from fedsteer_tff.aggregators.stale_update import StaleUpdateFactory

@@ -61,11 +61,12 @@ def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
       the reports, see `reports.build_report`.
     * gram [k, k]: of what `inner_products` were taken with.
     * core_slot [r], core_update [r, D]: fresh rows of Q.
+    * update [m, D]: the updates g_i, if `spec.keeps_updates`.
     * nonfinite_clients, duplicate_clients: how many were dropped or merged.
   """
   k, width = spec.core_set_size, spec.sketch_width
   floats = dict(dtype=tf.float32)
-  return collections.OrderedDict(
+  gathered = collections.OrderedDict(
     weighted_sum=tf.TensorSpec([spec.dimension], **floats),
     client_id=tf.TensorSpec([None], tf.int32),
     weight=tf.TensorSpec([None], **floats),
@@ -82,6 +83,9 @@ def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
     nonfinite_clients=tf.TensorSpec([], tf.int32),
     duplicate_clients=tf.TensorSpec([], tf.int32),
   )
+  if spec.keeps_updates:
+    gathered['update'] = tf.TensorSpec([None, spec.dimension], **floats)
+  return gathered
 
 
 def build_gather(
@@ -139,7 +143,7 @@ def build_gather(
       core_set=message['core_set'],
       collecting=message['collecting'],
     )
-    importance = built['weight'] / built['probability']
+    importance = spec.rule.importance(built['weight'], built['probability'])
     contribution = built['update']
     if client_projects:
       contribution -= subspace.reconstruct(
@@ -385,7 +389,7 @@ def _finish(spec, design, plain, state, unfinished, weighted_sum):
   if design == SERVER_PROJECTION:
     updates, slots = table['core_update'], table['core_slot']
     if plain:
-      importance = table['weight'] / table['probability']
+      importance = spec.rule.importance(table['weight'], table['probability'])
       weighted_sum = tf.linalg.matvec(updates, importance, transpose_a=True)
     inner = tf.matmul(updates, basis, transpose_b=True)
     factor = subspace.ridge_factor(gram, spec.ridge, spec.absolute_ridge)
@@ -400,6 +404,7 @@ def _finish(spec, design, plain, state, unfinished, weighted_sum):
       inner, coordinates = tf.matmul(same, inner), tf.matmul(same, coordinates)
     table['inner_products'], table['coordinates'] = inner, coordinates
     is_core = slots >= 0
+    table['update'] = updates
     table['core_slot'] = tf.boolean_mask(slots, is_core)
     table['core_update'] = tf.boolean_mask(updates, is_core)
   table['weighted_sum'] = weighted_sum

@@ -1,10 +1,11 @@
-"""Inverse-probability averaging, the estimator behind unbiased FedAvg."""
+"""Averaging those who took part: the estimators behind federated averaging."""
 
 import dataclasses
 from typing import Optional
 
 import tensorflow_federated as tff
 
+from fedsteer_tff import subspace
 from fedsteer_tff.aggregators import designs
 from fedsteer_tff.aggregators import fedsteer
 from fedsteer_tff.participation import identity
@@ -16,16 +17,27 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
 
   This is FedSteer without a core set, and is built as that: the same identity
   channel, handling of bad reports, metrics and state layout (with k = 0).
-  Unbiased (Horvitz and Thompson, 1952); a round without reports gives 0.
+  With the defaults unbiased (Horvitz and Thompson, 1952), and a round without
+  reports gives 0. With other weights, E[Delta] = sum_i d_i g_i u_i with
+
+  * 'self_normalized': u_i = E[1{i in A} / p_i / sum_{j in A} d_j / p_j];
+  * 'participant_mean': u_i = E[1{i in A} / sum_{j in A} d_j];
+
+  and with 'self_normalized' a round without reports repeats the last estimate.
 
   Attributes:
     population_size: N >= 1.
+    correction_weighting: 'inverse_probability', 'self_normalized' or
+      'participant_mean', see `subspace.EstimatorRule`.
+    correction_smoothing: a in (0, 1], averages the estimate over rounds.
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
     correction_factory: Sums float32 [D] vectors over clients in place of a
       plain sum, if not None.
   """
 
   population_size: int
+  correction_weighting: str = subspace.INVERSE_PROBABILITY
+  correction_smoothing: float = 1.0
   client_weighting: str = identity.KNOWN
   correction_factory: Optional[tff.aggregators.UnweightedAggregationFactory] = (
     None
@@ -46,6 +58,8 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
       population_size=self.population_size,
       core_set=(),
       estimator='paper',
+      correction_weighting=self.correction_weighting,
+      correction_smoothing=self.correction_smoothing,
       client_weighting=self.client_weighting,
       # With k = 0 it downloads nothing, and its norms are exact.
       aggregation=designs.CLIENT_PROJECTION,

@@ -40,6 +40,8 @@ class ReportSpec:
     collects_sketches: Whether clients ever send their sketch.
     ridge: Relative ridge.
     absolute_ridge: Absolute ridge or None.
+    rule: The estimator.
+    keeps_updates: Whether the server gets every update by itself.
   """
 
   update_type: tff.Type
@@ -50,6 +52,8 @@ class ReportSpec:
   collects_sketches: bool
   ridge: float
   absolute_ridge: Optional[float]
+  rule: subspace.EstimatorRule
+  keeps_updates: bool = False
 
   @property
   def dimension(self) -> int:

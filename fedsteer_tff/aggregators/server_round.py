@@ -8,6 +8,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import registry
 from fedsteer_tff.aggregators import reports
 
 State = Mapping[str, Any]
@@ -18,8 +19,7 @@ class RoundConfig:
   """Everything static that the server's side of a round depends on.
 
   Attributes:
-    spec: The sizes.
-    rule: The estimator.
+    spec: The sizes, and the estimator.
     given_core_set: Client ids, or None if the core set is chosen.
     warmup_rounds: Rounds before the core set is chosen.
     reselect_every: Rounds between later choices, 0 for none.
@@ -29,7 +29,6 @@ class RoundConfig:
   """
 
   spec: reports.ReportSpec
-  rule: subspace.EstimatorRule
   given_core_set: Optional[tuple[int, ...]]
   warmup_rounds: int
   reselect_every: int
@@ -49,16 +48,12 @@ def initial_state(config: RoundConfig) -> State:
   N is the population, k the core set's size, D the model's, P the pool's, b a
   sketch's. Every part is O(N k + k D + P b), nothing is N x D.
 
-  * round_num: int32, rounds done.
+  * the entries of `registry.empty_registry`;
   * core_set: int32 [k], client ids, -1 for an empty slot.
   * core_updates: float32 [k, D], Q; a row is zero until its client reports.
   * core_round: int32 [k], the round a row is from, -1 if from none.
   * coordinates: float32 [N, k], S.
   * baseline: float64 [k], c = sum_i n_i s_i.
-  * client_weight: float32 [N], n_i as reported last, 0 if never.
-  * last_seen: int32 [N], the round of a client's last report, -1 if never.
-  * weight_seen: float64, sum of client_weight.
-  * clients_seen: int32, clients that reported at least once.
   * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
   * collecting: bool, whether sketches are collected in the next round.
   * pool: see `subspace.empty_pool`; absent if the core set is given.
@@ -66,20 +61,14 @@ def initial_state(config: RoundConfig) -> State:
   spec = config.spec
   size, k = spec.population_size, spec.core_set_size
   core_set = config.given_core_set if not config.selects else [-1] * k
-  state = collections.OrderedDict(
-    round_num=tf.constant(0),
+  state = registry.empty_registry(size)
+  state.update(
     core_set=tf.constant(core_set, tf.int32, [k]),
     core_updates=tf.zeros([k, spec.dimension]),
     core_round=tf.fill([k], -1),
     coordinates=tf.zeros([size, k]),
     baseline=tf.zeros([k], tf.float64),
-    client_weight=tf.zeros([size]),
-    last_seen=tf.fill([size], -1),
-    weight_seen=tf.constant(0.0, tf.float64),
-    clients_seen=tf.constant(0),
-    smoothed_correction=tf.zeros(
-      [spec.dimension if config.rule.smooths else 0]
-    ),
+    smoothed_correction=tf.zeros([spec.dimension if spec.rule.smooths else 0]),
     collecting=tf.constant(config.selects),
   )
   if config.selects:
@@ -105,8 +94,8 @@ def run_round(
     coordinates were refreshed, this round's included), and those of
     `subspace.steering_metrics`.
   """
-  ids, first = _first_reports(gathered)
   owners = gathered['client_id']
+  ids, first = registry.first_reports(owners)
   cohort = subspace.Cohort(
     weights=gathered['weight'],
     previous_weights=tf.gather(state['client_weight'], owners),
@@ -117,10 +106,12 @@ def run_round(
     multiplicity=gathered['multiplicity'],
     first=first,
   )
-  new = _register(state, cohort, owners)
-  population_weight = _population_weight(config, new)
+  new = registry.register(state, cohort, owners)
+  population_weight = registry.population_weight(
+    new, config.spec.population_size, config.weights_are_shares
+  )
   estimate = subspace.estimate_update(
-    config.rule,
+    config.spec.rule,
     state['core_updates'],
     state['baseline'],
     cohort,
@@ -134,7 +125,7 @@ def run_round(
   )
   slots = gathered['core_slot']
   if config.spec.core_set_size:  # TensorFlow cannot scatter into nothing.
-    new['coordinates'] = _scatter(
+    new['coordinates'] = registry.replace_rows(
       state['coordinates'], owners, cohort.fresh, first
     )
     new['core_updates'] = tf.tensor_scatter_nd_update(
@@ -153,61 +144,8 @@ def run_round(
   return config.spec.unflatten(estimate.delta), new, metrics
 
 
-def _first_reports(gathered):
-  """Index of each report's client's first report, and which ones are those."""
-  client_ids = gathered['client_id']
-  _, group = tf.unique(client_ids)
-  position = tf.range(tf.shape(client_ids)[0])
-  # A group cannot be empty, so a segment's minimum is its first report.
-  first_of_group = tf.math.unsorted_segment_min(
-    position, group, tf.shape(client_ids)[0]
-  )
-  first = tf.gather(first_of_group, group)
-  return first, tf.equal(first, position)
-
-
-def _register(state, cohort, owners):
-  """Remembers who reported, and with which weight."""
-  first = tf.cast(cohort.first, tf.float64)
-  change = tf.cast(cohort.weights, tf.float64) - tf.cast(
-    cohort.previous_weights, tf.float64
-  )
-  is_new = tf.gather(state['last_seen'], owners) < 0
-  new = collections.OrderedDict(state)
-  new['weight_seen'] = state['weight_seen'] + tf.reduce_sum(first * change)
-  new['clients_seen'] = state['clients_seen'] + tf.reduce_sum(
-    tf.cast(is_new & cohort.first, tf.int32)
-  )
-  new['client_weight'] = _scatter(
-    state['client_weight'], owners, cohort.weights, cohort.first
-  )
-  now = tf.fill(tf.shape(owners), state['round_num'])
-  new['last_seen'] = _scatter(state['last_seen'], owners, now, cohort.first)
-  return new
-
-
-def _population_weight(config, state):
-  """Z: 1 for shares; else N times the mean example count of those seen."""
-  if config.weights_are_shares:
-    return tf.constant(1.0, tf.float64)
-  return tf.math.divide_no_nan(
-    config.spec.population_size * state['weight_seen'],
-    tf.cast(state['clients_seen'], tf.float64),
-  )
-
-
-def _scatter(values, owners, updates, first):
-  return tf.tensor_scatter_nd_update(
-    values,
-    tf.boolean_mask(owners, first)[:, tf.newaxis],
-    tf.boolean_mask(updates, first),
-  )
-
-
 def _metrics(config, state, new, gathered, cohort, population_weight):
-  shares = tf.cast(gathered['weight'], tf.float64) * tf.math.divide_no_nan(
-    tf.ones_like(population_weight), population_weight
-  )
+  shares = registry.shares(gathered['weight'], population_weight)
   now = state['round_num']
   core_mean, core_max = subspace.staleness(now, new['core_round'])
   client_mean, client_max = subspace.staleness(now, new['last_seen'])

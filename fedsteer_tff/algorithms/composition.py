@@ -28,6 +28,9 @@ def compose_process(
   ] = None,
   metrics_aggregator: Optional[Callable] = None,
   loop_implementation: Optional[tff.learning.LoopImplementation] = None,
+  build_client_work: Callable[
+    ..., tff.learning.templates.ClientWorkProcess
+  ] = client_work.build_identified_client_work,
 ) -> tff.learning.templates.LearningProcess:
   """Composes a learning process whose clients say who they are.
 
@@ -44,6 +47,8 @@ def compose_process(
     metrics_aggregator: As in `tff.learning.algorithms`.
     loop_implementation: As in `tff.learning.algorithms`; DATASET_ITERATOR if
       None, see `client_work.build_identified_client_work`.
+    build_client_work: Builds the local training, with the arguments of that
+      function.
 
   Returns:
     A `tff.learning.templates.LearningProcess`.
@@ -74,7 +79,7 @@ def compose_process(
       'model_fn must build a model with at least one trainable weight, found '
       'none'
     )
-  work = client_work.build_identified_client_work(
+  work = build_client_work(
     model_fn,
     client_optimizer,
     client_weighting=client_weighting,

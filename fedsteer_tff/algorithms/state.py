@@ -1,9 +1,9 @@
 """Reading a process's server state: its size, and who is in the core set."""
 
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -25,17 +25,34 @@ class CoreSetStatus:
   round_num: int
 
 
-def core_set_status(state: Any) -> CoreSetStatus:
+def core_set_status(
+  state: Any, clients: Optional[Sequence[int]] = None
+) -> CoreSetStatus:
   """Returns the core set's status.
 
   Args:
-    state: State of a process built by `build_fedsteer` or `build_fedavg`.
+    state: State of a process built by this package.
+    clients: Ids to look at instead of the state's own core set, for algorithms
+      that have none.
 
   Raises:
-    ValueError: If `state` is not such a state.
+    ValueError: If `state` is not such a state, or has no core set and no
+      `clients` are given, or one of them is unknown.
   """
   aggregator = _fedsteer_part(getattr(state, 'aggregator', None))
-  core_set = np.asarray(aggregator['core_set'], np.int32)
+  if clients is None:
+    if 'core_set' not in aggregator:
+      raise ValueError(
+        'state must have a core set where clients is None, found none'
+      )
+    clients = aggregator['core_set']
+  core_set = np.asarray(clients, np.int32)
+  population_size = len(aggregator['last_seen'])
+  if np.any(core_set >= population_size) or np.any(core_set < -1):
+    raise ValueError(
+      f'clients must be ids below the population size {population_size}, '
+      f'found {list(clients)}'
+    )
   last_seen = np.asarray(aggregator['last_seen'], np.int32)
   return CoreSetStatus(
     core_set=core_set,
@@ -89,7 +106,7 @@ def _num_bytes(part):
 def _fedsteer_part(aggregator):
   if isinstance(aggregator, Mapping) and 'fedsteer' in aggregator:
     aggregator = aggregator['fedsteer']
-  if not isinstance(aggregator, Mapping) or 'core_set' not in aggregator:
+  if not isinstance(aggregator, Mapping) or 'last_seen' not in aggregator:
     raise ValueError(
       'state must be that of a process built by fedsteer_tff, found '
       f'{type(aggregator).__name__} as its aggregator state'

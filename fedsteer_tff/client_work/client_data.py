@@ -34,6 +34,29 @@ def identity_type() -> tff.StructType:
   )
 
 
+def client_data_type(model_fn: Any) -> tff.StructType:
+  """Returns the type of the client data that trains a model.
+
+  Args:
+    model_fn: A no-argument callable that builds a `VariableModel`, or a
+      `FunctionalModel`.
+  """
+  if callable(model_fn):
+    with tf.Graph().as_default():
+      spec = model_fn().input_spec
+  else:
+    spec = model_fn.input_spec
+  batch_type = tf.nest.map_structure(
+    lambda part: tff.TensorType(part.dtype.as_numpy_dtype, part.shape), spec
+  )
+  return tff.to_type(
+    collections.OrderedDict(
+      ident=tff.SequenceType(identity_type()),
+      data=tff.SequenceType(batch_type),
+    )
+  )
+
+
 def build_identity_dataset(
   client_id: Any, weight: Any, participation_probability: Any
 ) -> tf.data.Dataset:

@@ -1,7 +1,7 @@
 """Local training by a client whose update keeps the client's identity."""
 
 import collections
-from typing import Callable, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -69,10 +69,7 @@ def build_identified_client_work(
     training.next.type_signature.result.result.member, identified_data_type
   )
   def identify(client_result, data):
-    nobody = tf.nest.map_structure(
-      lambda spec: tf.zeros(spec.shape, spec.dtype), data['ident'].element_spec
-    )
-    identity = data['ident'].reduce(nobody, lambda _, element: element)
+    identity = read_identity(data)
     num_batches = data['data'].take(1).reduce(0, lambda count, _: count + 1)
     examples = tf.cast(client_result.update_weight, tf.float32)
     # TFF weighs an update by its examples, and by 0 if it is not finite.
@@ -113,6 +110,14 @@ def build_identified_client_work(
     get_hparams_fn=training.get_hparams,
     set_hparams_fn=training.set_hparams,
   )
+
+
+def read_identity(data: Any) -> 'collections.OrderedDict[str, tf.Tensor]':
+  """Returns the element of `ident`; TensorFlow code that runs on a client."""
+  nobody = tf.nest.map_structure(
+    lambda spec: tf.zeros(spec.shape, spec.dtype), data['ident'].element_spec
+  )
+  return data['ident'].reduce(nobody, lambda _, element: element)
 
 
 def _build_training(model_fn, optimizer, metrics_aggregator, loop):

@@ -8,6 +8,7 @@ from fedsteer_tff.programs.checkpoints import Checkpoints
 from fedsteer_tff.programs.cohorts import CohortData
 from fedsteer_tff.programs.evaluation import build_evaluation
 from fedsteer_tff.programs.evaluation import seeded_initial_state
+from fedsteer_tff.programs.evaluation import seeded_weights
 from fedsteer_tff.programs.interruption import Interruption
 from fedsteer_tff.programs.local_runtime import LocalRuntime
 from fedsteer_tff.programs.local_runtime import LocalRuntimeError
@@ -36,4 +37,5 @@ __all__ = [
   'build_evaluation',
   'run',
   'seeded_initial_state',
+  'seeded_weights',
 ]

@@ -64,6 +64,28 @@ def build_evaluation(
   return evaluate
 
 
+def seeded_weights(
+  model_fn: Callable[[], tff.learning.models.VariableModel], seed: int
+) -> tff.learning.models.ModelWeights:
+  """Returns a model's initial weights as drawn from a seed.
+
+  Keras initializers without a seed of their own draw differently in every TFF
+  runtime. Here the weights are drawn in this process instead, which makes two
+  runs with the same seed equal. Sets the global seeds of Python, NumPy and
+  TensorFlow.
+
+  Args:
+    model_fn: As for the learning process.
+    seed: The seed of the weights.
+
+  Returns:
+    The weights as NumPy arrays.
+  """
+  tf.keras.utils.set_random_seed(seed)
+  weights = tff.learning.models.ModelWeights.from_model(model_fn())
+  return tf.nest.map_structure(lambda v: v.numpy(), weights)
+
+
 def seeded_initial_state(
   process: tff.learning.templates.LearningProcess,
   model_fn: Callable[[], tff.learning.models.VariableModel],
@@ -71,10 +93,7 @@ def seeded_initial_state(
 ):
   """Returns the process's initial state with weights drawn from a seed.
 
-  Keras initializers without a seed of their own draw differently in every TFF
-  runtime. Here the weights are drawn in this process instead, which makes two
-  runs with the same seed equal. Sets the global seeds of Python, NumPy and
-  TensorFlow.
+  Sets the global seeds, see `seeded_weights`.
 
   Args:
     process: A learning process over models of `model_fn`.
@@ -85,8 +104,4 @@ def seeded_initial_state(
     A state for `process.next`.
   """
   state = process.initialize()
-  tf.keras.utils.set_random_seed(seed)
-  weights = tff.learning.models.ModelWeights.from_model(model_fn())
-  return process.set_model_weights(
-    state, tf.nest.map_structure(lambda v: v.numpy(), weights)
-  )
+  return process.set_model_weights(state, seeded_weights(model_fn, seed))

@@ -3,7 +3,8 @@
 A run directory holds
 
 ```
-config.json     what was asked for: a flat mapping, and the versions of the code
+config.json     what was asked for: a flat mapping; versions of the code; and
+                hashes of what runs that are compared must have in common
 metrics.csv     one row a round
 checkpoints/    the newest states of the learning process
 tensorboard/    event files
@@ -88,6 +89,7 @@ class RunDirectory:
     *,
     may_grow: Optional[str] = None,
     may_change: Collection[str] = (),
+    defaults: Optional[Mapping[str, Any]] = None,
   ) -> RunStatus:
     """Checks the folder against `config` and locks it for this process.
 
@@ -100,6 +102,8 @@ class RunDirectory:
       may_grow: The name of the entry, a number, that may be larger than at the
         start (the number of rounds): the run then goes on from its end.
       may_change: Names of entries that do not influence the results.
+      defaults: Values of entries that were no part of the configuration when
+        the run was started; None for those that are not named.
 
     Returns:
       What the folder holds.
@@ -129,21 +133,29 @@ class RunDirectory:
         f'output_dir must be a folder that can be written, found: {e}'
       ) from e
     try:
-      return self._status(config, may_grow, may_change)
+      return self._status(config, may_grow, may_change, defaults or {})
     except BaseException:
       self.close()
       raise
 
   def commit(
-    self, config: Mapping[str, Any], versions: Mapping[str, str]
+    self,
+    config: Mapping[str, Any],
+    versions: Mapping[str, str],
+    hashes: Optional[Mapping[str, str]] = None,
   ) -> None:
     """Writes the configuration: from now on the folder is that of a run.
 
     Args:
       config: As for `open`, which must have been called.
       versions: Versions of the software, kept beside the configuration.
+      hashes: Hashes of data, cohorts and the like, kept there too.
     """
-    content = {'flags': dict(config), 'versions': dict(versions)}
+    content = {
+      'flags': dict(config),
+      'versions': dict(versions),
+      'hashes': dict(hashes or {}),
+    }
     if not os.path.isfile(self._config_path) or content != files.read_json(
       self._config_path
     ):
@@ -160,9 +172,17 @@ class RunDirectory:
     self._lock.close()
     self._lock = None
 
+  def stored_config(self) -> dict[str, Any]:
+    """Returns the configuration as it was committed last."""
+    return files.read_json(self._config_path).get('flags', {})
+
   def stored_versions(self) -> dict[str, str]:
     """Returns the versions kept beside the configuration."""
     return files.read_json(self._config_path).get('versions', {})
+
+  def stored_hashes(self) -> dict[str, str]:
+    """Returns the hashes kept beside the configuration, maybe none."""
+    return files.read_json(self._config_path).get('hashes', {})
 
   def read_summary(self) -> dict[str, Any]:
     """Returns the result of a complete run."""
@@ -181,11 +201,14 @@ class RunDirectory:
     config: Mapping[str, Any],
     may_grow: Optional[str],
     may_change: Collection[str],
+    defaults: Mapping[str, Any],
   ) -> RunStatus:
     """Returns what the locked folder holds."""
     if not os.path.isfile(self._config_path):
       return RunStatus.NEW
-    stored = files.read_json(self._config_path).get('flags', {})
+    stored = self.stored_config()
+    for name in set(defaults) & set(config):
+      stored.setdefault(name, defaults[name])
     self._check_unchanged(stored, config, may_grow, may_change)
     if os.path.isfile(self.summary_path):
       done = files.read_json(self.summary_path).get(may_grow)

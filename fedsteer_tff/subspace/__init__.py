@@ -13,6 +13,14 @@ from fedsteer_tff.subspace.core_set import select_core_set
 from fedsteer_tff.subspace.diagnostics import condition_number
 from fedsteer_tff.subspace.diagnostics import staleness
 from fedsteer_tff.subspace.diagnostics import steering_metrics
+from fedsteer_tff.subspace.diagnostics import variance_metrics
+from fedsteer_tff.subspace.estimator import AFTER_AGGREGATION
+from fedsteer_tff.subspace.estimator import BEFORE_AGGREGATION
+from fedsteer_tff.subspace.estimator import COORDINATE_REFRESHES
+from fedsteer_tff.subspace.estimator import CORRECTION_WEIGHTINGS
+from fedsteer_tff.subspace.estimator import INVERSE_PROBABILITY
+from fedsteer_tff.subspace.estimator import PARTICIPANT_MEAN
+from fedsteer_tff.subspace.estimator import SELF_NORMALIZED
 from fedsteer_tff.subspace.estimator import Cohort
 from fedsteer_tff.subspace.estimator import Estimate
 from fedsteer_tff.subspace.estimator import EstimatorRule

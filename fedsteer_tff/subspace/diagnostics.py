@@ -53,18 +53,47 @@ def steering_metrics(
   estimate_norms = tf.reduce_sum(
     fresh64 * tf.matmul(fresh64, tf.cast(gram, tf.float64)), axis=1
   )
-  weights = tf.cast(weights, tf.float64)
-  probabilities = tf.cast(probabilities, tf.float64)
-  scale = (weights / probabilities) ** 2 * (1 - probabilities)
-  variance = tf.reduce_sum(scale * cached_residuals)
-  variance_without = tf.reduce_sum(scale * norms)
   metrics = collections.OrderedDict(
     relative_residual=_mean_ratio(fresh_residuals, norms),
     effective_shrinkage=_mean_ratio(estimate_norms, norms),
     core_condition=condition_number(gram),
+  )
+  metrics = collections.OrderedDict(
+    (name, tf.cast(value, tf.float32)) for name, value in metrics.items()
+  )
+  metrics.update(
+    variance_metrics(cached_residuals, squared_norms, weights, probabilities)
+  )
+  return metrics
+
+
+def variance_metrics(
+  squared_residuals: tf.Tensor,
+  squared_norms: tf.Tensor,
+  weights: tf.Tensor,
+  probabilities: tf.Tensor,
+) -> Mapping[str, tf.Tensor]:
+  """Estimates the variance that the draw of the active set gives to the sum.
+
+  Args:
+    squared_residuals: Float [m], ||g_i - h_i||^2 where h_i is what the server
+      takes for an absent client's update, as it was before the round.
+    squared_norms: Float [m], ||g_i||^2.
+    weights: Float [m], d_i.
+    probabilities: Float [m], p_i.
+
+  Returns:
+    The last three of `steering_metrics`.
+  """
+  weights = tf.cast(weights, tf.float64)
+  probabilities = tf.cast(probabilities, tf.float64)
+  scale = (weights / probabilities) ** 2 * (1 - probabilities)
+  variance = tf.reduce_sum(scale * tf.cast(squared_residuals, tf.float64))
+  without = tf.reduce_sum(scale * tf.cast(squared_norms, tf.float64))
+  metrics = collections.OrderedDict(
     variance_estimate=variance,
-    variance_estimate_without_steering=variance_without,
-    variance_ratio=tf.math.divide_no_nan(variance, variance_without),
+    variance_estimate_without_steering=without,
+    variance_ratio=tf.math.divide_no_nan(variance, without),
   )
   return collections.OrderedDict(
     (name, tf.cast(value, tf.float32)) for name, value in metrics.items()

@@ -2,12 +2,16 @@
 
     Delta = (1 / Z) sum_i n_i Q^T s~_i + R
     R     = (1 - a) R_before + a corr
-    corr  = sum_{i in A} w_i (g_i - Q^T s~_i) / W,   w_i = n_i / p_i
+    corr  = sum_{i in A} w_i (g_i - Q^T s~_i) / W
 
 n_i are client weights and Z their population sum, so d_i = n_i / Z. Three
 choices, see `EstimatorRule`, say which coordinates s~_i are (fresh or cached),
-what W is, and what a is. The paper (FedSteer, arXiv 2606.10124, "Aggregation
-Rule") writes the case W = Z, a = 1.
+what w_i and W are, and what a is. The paper (FedSteer, arXiv 2606.10124,
+"Aggregation Rule") writes the case w_i = n_i / p_i, W = Z, a = 1.
+
+With an empty Q the same formulas are those of federated averaging, and with
+the identity as Q, so that coordinates are whole updates, those of methods that
+remember all clients' last updates, such as FedVARP.
 """
 
 from collections.abc import Sequence
@@ -21,8 +25,15 @@ from fedsteer_tff.subspace import projection
 
 BEFORE_AGGREGATION = 'before_aggregation'
 AFTER_AGGREGATION = 'after_aggregation'
+COORDINATE_REFRESHES = (BEFORE_AGGREGATION, AFTER_AGGREGATION)
 INVERSE_PROBABILITY = 'inverse_probability'
 SELF_NORMALIZED = 'self_normalized'
+PARTICIPANT_MEAN = 'participant_mean'
+CORRECTION_WEIGHTINGS = (
+  INVERSE_PROBABILITY,
+  SELF_NORMALIZED,
+  PARTICIPANT_MEAN,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +52,18 @@ class EstimatorRule:
   * before_aggregation, self_normalized, any a:
     sum_i d_i ((1 - p_i) e_i + p_i e'_i) + (1 - a (1 - pi_0)) R_before
     + a sum_i (d_i / p_i) (g_i - e'_i) E[1{i in A} / sum_{j in A} d_j / p_j].
+  * before_aggregation, participant_mean: the same with d instead of d / p in
+    the last term, and (1 - a) instead of (1 - a (1 - pi_0)).
 
   Attributes:
     coordinate_refresh: 'before_aggregation', active clients' fresh coordinates
       serve both terms, as in the paper; or 'after_aggregation', the coordinates
       cached before the round serve both.
-    correction_weighting: 'inverse_probability', W = Z; or 'self_normalized',
-      W = sum of w_i over the cohort, so that a rare client's step is bounded.
+    correction_weighting: 'inverse_probability', w_i = n_i / p_i and W = Z;
+      'self_normalized', the same w_i and W = sum of w_i over the cohort, so
+      that a rare client's step is bounded; or 'participant_mean', w_i = n_i and
+      W = sum of w_i over the cohort, the classic average of those who took
+      part, which leans to frequent clients.
     correction_smoothing: a in (0, 1]; 1 keeps nothing of earlier corrections.
   """
 
@@ -57,14 +73,12 @@ class EstimatorRule:
 
   def __post_init__(self):
     check_choice(
-      'coordinate_refresh',
-      self.coordinate_refresh,
-      (BEFORE_AGGREGATION, AFTER_AGGREGATION),
+      'coordinate_refresh', self.coordinate_refresh, COORDINATE_REFRESHES
     )
     check_choice(
       'correction_weighting',
       self.correction_weighting,
-      (INVERSE_PROBABILITY, SELF_NORMALIZED),
+      CORRECTION_WEIGHTINGS,
     )
     smoothing = self.correction_smoothing
     if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)):
@@ -82,14 +96,27 @@ class EstimatorRule:
     return self.coordinate_refresh == BEFORE_AGGREGATION
 
   @property
-  def self_normalized(self) -> bool:
+  def normalizes(self) -> bool:
     """Whether the correction's weights are divided by their own sum."""
+    return self.correction_weighting != INVERSE_PROBABILITY
+
+  @property
+  def lasts(self) -> bool:
+    """Whether a round without reports leaves the correction as it was."""
     return self.correction_weighting == SELF_NORMALIZED
 
   @property
   def smooths(self) -> bool:
     """Whether the correction needs a memory of D numbers."""
-    return self.correction_smoothing < 1 or self.self_normalized
+    return self.correction_smoothing < 1 or self.lasts
+
+  def importance(
+    self, weights: tf.Tensor, probabilities: tf.Tensor
+  ) -> tf.Tensor:
+    """Returns w_i of the correction for n_i and p_i of any shape."""
+    if self.correction_weighting == PARTICIPANT_MEAN:
+      return weights
+    return weights / probabilities
 
 
 def named_rule(
@@ -168,7 +195,7 @@ class Estimate(NamedTuple):
 
 def estimate_update(
   rule: EstimatorRule,
-  basis: tf.Tensor,
+  basis: Optional[tf.Tensor],
   baseline: tf.Tensor,
   cohort: Cohort,
   weighted_sum: tf.Tensor,
@@ -179,7 +206,8 @@ def estimate_update(
 
   Args:
     rule: The estimator.
-    basis: Float [k, D], Q as it was before the round.
+    basis: Float [k, D], Q as it was before the round. None for the identity,
+      where coordinates are updates and k is D.
     baseline: Float64 [k], c = sum_i n_i s_i over all clients, before the round.
     cohort: The round's reports; m may be 0.
     weighted_sum: Float [D], sum over the reports of w_i (g_i - Q^T u_i).
@@ -189,17 +217,19 @@ def estimate_update(
 
   Returns:
     An `Estimate`. In a round without reports Delta is the baseline, plus what
-    the smoothing remembers: R decays by (1 - a) under inverse probability and
-    stays as it is under self-normalised weights.
+    the smoothing remembers: R stays as it is under self-normalised weights and
+    decays by (1 - a) under the others.
   """
-  dtype = basis.dtype
+  dtype = weighted_sum.dtype
   used = cohort.fresh if rule.refreshes_before else cohort.cached
-  importance = cohort.multiplicity * cohort.weights / cohort.probabilities
+  importance = cohort.multiplicity * rule.importance(
+    cohort.weights, cohort.probabilities
+  )
   shift = tf.linalg.matvec(
     cohort.subtracted - used, importance, transpose_a=True
   )
   correction = weighted_sum + _combine(basis, shift)
-  if rule.self_normalized:
+  if rule.normalizes:
     normalizer = tf.cast(tf.reduce_sum(importance), tf.float64)
   else:
     normalizer = population_weight
@@ -208,7 +238,7 @@ def estimate_update(
   smoothing = tf.constant(rule.correction_smoothing, dtype)
   if rule.smooths:
     smoothed = (1 - smoothing) * smoothed_correction + smoothing * correction
-    if rule.self_normalized:
+    if rule.lasts:
       somebody = tf.reduce_sum(importance) > 0
       smoothed = tf.where(somebody, smoothed, smoothed_correction)
     correction = smoothed
@@ -243,6 +273,8 @@ def updated_baseline(
 
 
 def _combine(basis, coordinates):
+  if basis is None:
+    return coordinates
   return projection.reconstruct(basis, coordinates[tf.newaxis])[0]
 
 

@@ -144,14 +144,19 @@ class Trainer:
       input_signature=(
         tf.TensorSpec([None, NUM_FEATURES], tf.float32),
         tf.TensorSpec([None, 1], tf.int32),
+        tf.TensorSpec([None], tf.float32),
       )
     )
-    def step(x, y):
+    def step(x, y, pull):
       with tf.GradientTape() as tape:
         loss = loss_fn(y, model(x, training=True))
       gradients = tape.gradient(loss, self._variables)
+      start = 0
       for variable, gradient in zip(self._variables, gradients):
-        variable.assign_sub(LEARNING_RATE * gradient)
+        end = start + variable.shape.num_elements()
+        part = tf.reshape(pull[start:end], variable.shape)
+        variable.assign_sub(LEARNING_RATE * (gradient + part))
+        start = end
 
     self._step = step.get_concrete_function()
     self.initial = self._get()
@@ -167,17 +172,35 @@ class Trainer:
       variable.assign(np.reshape(part, variable.shape))
       start += size
 
-  def update(self, vector, client_id):
-    """Returns g_i: weights before training minus those after it, float64."""
+  def update(self, vector, client_id, slope=0.0, proximal_strength=0.0):
+    """Trains a client.
+
+    Args:
+      vector: Weights before.
+      client_id: Who.
+      slope: Added to every gradient.
+      proximal_strength: Times the way so far, added to the gradient as well.
+
+    Returns:
+      g_i: weights before training minus those after it, float64.
+    """
     vector = np.float32(vector)
     self._set(vector)
     x, y = examples()[client_id]
     for _ in range(2):
       for start in range(0, len(y), 4):
+        pull = slope + proximal_strength * (self._get() - vector)
         self._step(
-          tf.constant(x[start : start + 4]), tf.constant(y[start : start + 4])
+          tf.constant(x[start : start + 4]),
+          tf.constant(y[start : start + 4]),
+          tf.constant(np.float32(pull)),
         )
     return (vector - self._get()).astype(float)
+
+  @staticmethod
+  def num_steps(client_id):
+    """Returns K, how many steps `update` makes."""
+    return 2 * -(-len(examples()[client_id][1]) // 4)
 
 
 @functools.cache

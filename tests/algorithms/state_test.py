@@ -132,6 +132,22 @@ def test_core_set_status_of_empty_slots_and_of_fedavg():
   assert status.core_set.shape == status.last_active.shape == (0,)
 
 
+def test_core_set_status_of_given_clients_of_an_algorithm_without_core_set():
+  process = fedsteer_tff.build_mifa(
+    small_training.model_fn, small_training.NUM_CLIENTS
+  )
+  state = process.initialize()
+  for ids in ([5, 2], [1, 5], [3]):
+    state = small_training.run(process, state, ids).state
+  status = fedsteer_tff.core_set_status(state, [2, 9, 5])
+  np.testing.assert_array_equal(status.core_set, [2, 9, 5])
+  np.testing.assert_array_equal(status.last_active, [0, -1, 1])
+  with pytest.raises(ValueError, match='must have a core set'):
+    fedsteer_tff.core_set_status(state)
+  with pytest.raises(ValueError, match=r'below .* 12, found \[1, 12\]'):
+    fedsteer_tff.core_set_status(state, [1, 12])
+
+
 @pytest.mark.parametrize('state', [None, 3, {'aggregator': {}}])
 def test_another_state_is_an_error(state):
   with pytest.raises(ValueError, match='state must be that of a process'):

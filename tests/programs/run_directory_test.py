@@ -87,6 +87,38 @@ def test_an_entry_without_influence_may_change(tmp_path):
   assert _open(tmp_path / 'run', {'checkpoint_every': 1}) is UNFINISHED
 
 
+def test_an_entry_that_was_added_later_has_its_default(tmp_path):
+  _open(tmp_path / 'run', commit=True)
+  directory = run_directory.RunDirectory(tmp_path / 'run')
+  for value, status in ((2, UNFINISHED), (3, None)):
+    config = dict(CONFIG, added_later=value)
+    if status is None:
+      with pytest.raises(
+        run_directory.RunDirectoryError, match='--added_later: 2 -> 3'
+      ):
+        directory.open(config, defaults={'added_later': 2, 'other': 1})
+    else:
+      found = directory.open(config, defaults={'added_later': 2, 'other': 1})
+      directory.close()
+      assert found is status
+
+
+def test_hashes_are_kept_beside_the_configuration(tmp_path):
+  directory = run_directory.RunDirectory(tmp_path / 'run')
+  directory.open(CONFIG)
+  directory.commit(CONFIG, {'python': '3'})
+  assert directory.stored_hashes() == {}
+  directory.commit(CONFIG, {'python': '3'}, {'partition': '12ab'})
+  assert directory.stored_hashes() == {'partition': '12ab'}
+  assert directory.stored_config() == CONFIG
+  directory.close()
+
+
+def test_hashes_are_unknown_in_folders_of_earlier_versions(tmp_path):
+  (tmp_path / 'config.json').write_text('{"flags": {}}')
+  assert run_directory.RunDirectory(tmp_path).stored_hashes() == {}
+
+
 def test_a_file_is_refused(tmp_path):
   path = tmp_path / 'file'
   path.write_text('mine')

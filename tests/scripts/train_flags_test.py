@@ -57,8 +57,38 @@ def _parse(*arguments):
       ' found --participation=uniform',
     ),
     (
-      ['--algorithm=fedavg', '--enforce_core_every=0'],
-      '--enforce_core_every is used with --algorithm=fedsteer only',
+      ['--algorithm=fedavg', '--enforce_core_every=5'],
+      '--enforce_core_every and --enforced_clients must be given together with'
+      ' --algorithm=fedavg',
+    ),
+    (
+      ['--algorithm=mifa', '--enforced_clients=1,2'],
+      '--enforce_core_every and --enforced_clients must be given together',
+    ),
+    (
+      ['--enforce_core_every=5', '--enforced_clients=1'],
+      '--enforced_clients must not be given with --algorithm=fedsteer',
+    ),
+    (
+      ['--algorithm=mifa', '--enforce_core_every=5', '--enforced_clients=a'],
+      '--enforced_clients must be client ids separated by commas, found a',
+    ),
+    (
+      ['--algorithm=fedstale'],
+      '--beta must be given with --algorithm=fedstale',
+    ),
+    (
+      ['--algorithm=fedprox'],
+      '--proximal_strength must be given with --algorithm=fedprox',
+    ),
+    (
+      ['--algorithm=fedvarp', '--beta=0.5'],
+      '--beta is used with --algorithm=fedstale only, found'
+      ' --algorithm=fedvarp',
+    ),
+    (
+      ['--algorithm=mifa', '--correction_smoothing=0.5'],
+      '--correction_smoothing is used with --algorithm=fedsteer or fedavg or',
     ),
   ],
 )
@@ -68,8 +98,13 @@ def test_a_wrong_flag_is_one_line_with_its_name(arguments, message):
   assert '\n' not in str(error.value)
 
 
-@pytest.mark.parametrize('name', train_flags.FEDSTEER_FLAGS)
-def test_fedavg_refuses_every_flag_of_fedsteer(name):
+@pytest.mark.parametrize(
+  'name',
+  sorted(
+    set(train_flags.FEDSTEER_FLAGS) - set(train_flags.ALGORITHM_FLAGS['fedavg'])
+  ),
+)
+def test_fedavg_refuses_every_flag_of_fedsteer_alone(name):
   value = 'paper' if name == 'estimator' else '1'
   with pytest.raises(
     train_flags.FlagError, match=f'--{name} is used with --algorithm=fedsteer'
@@ -94,6 +129,21 @@ def test_the_configuration_has_the_flags_that_are_used():
   assert config['participation_rate'] == 0.1
   assert 'output_dir' not in config
   assert not {'participation_skew', 'estimator', 'ridge'} & set(config)
+
+
+def test_the_configuration_of_a_baseline_has_its_own_flags():
+  config = train_flags.config(
+    _parse(
+      '--algorithm=fedstale',
+      '--beta=0.5',
+      '--enforce_core_every=5',
+      '--enforced_clients=3,1',
+    )
+  )
+  assert config['beta'] == 0.5
+  assert config['enforced_clients'] == [3, 1]
+  assert {'correction_weighting', 'client_weighting'} <= set(config)
+  assert not {'proximal_strength', 'ridge'} & set(config)
 
 
 def test_the_configuration_of_fedsteer_has_all_its_flags():
@@ -225,6 +275,23 @@ def test_wrong_explicit_probabilities_are_refused(value):
 def test_probabilities_need_explicit_participation():
   with pytest.raises(train_flags.FlagError, match='participation=explicit'):
     _parse('--participation_probabilities=0.5')
+
+
+def test_the_configuration_of_other_arguments_leaves_the_flags_alone():
+  values = _parse('--gamma=0.7')
+  config = train_flags.config_of(['--output_dir=y', '--algorithm=fedavg'])
+  assert config['algorithm'] == 'fedavg'
+  assert config['gamma'] is None
+  assert (values.gamma, values.algorithm) == (0.7, 'fedsteer')
+  with pytest.raises(train_flags.FlagError, match="flag 'ruonds'"):
+    train_flags.config_of(['--output_dir=y', '--ruonds=3'])
+
+
+def test_every_entry_of_the_configuration_has_a_default():
+  _parse('--gamma=0.7')
+  defaults = train_flags.defaults()
+  config = train_flags.config_of(['--output_dir=y'])
+  assert {name: defaults[name] for name in config} == config
 
 
 def test_help_lists_the_flags():

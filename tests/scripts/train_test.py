@@ -6,12 +6,15 @@ import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
+
+import fedsteer_tff
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROUNDS = 12
@@ -73,6 +76,13 @@ def _determined(output_dir):
     for name in MEASURED:
       del row[name]
   return rows
+
+
+def _hashes(output_dir):
+  config = json.loads((output_dir / 'config.json').read_text())
+  summary = json.loads((output_dir / 'summary.json').read_text())
+  assert config['hashes'] == summary['hashes']
+  return config['hashes']
 
 
 def _wait_for_rows(process, output_dir, count):
@@ -168,6 +178,13 @@ def test_a_run_writes_everything_and_prints_a_table(finished):
   config = json.loads((folder / 'config.json').read_text())
   assert config['flags']['core_set_size'] == 4
   assert config['versions']['tensorflow-federated'] == '0.87.0'
+  assert config['versions']['fedsteer-tff'] == fedsteer_tff.__version__
+  assert summary['hashes'] == config['hashes']
+  assert set(summary['hashes']) == {
+    'partition',
+    'participation',
+    'initial_weights',
+  }
 
   assert 'final test accuracy' in stdout
   assert f'{summary["final_test_accuracy"]:.4f}' in stdout
@@ -246,6 +263,7 @@ def test_interrupted_killed_and_prolonged_equals_undisturbed(
   assert code == 0, stderr
   assert 'final test accuracy' in stdout
   assert _determined(folder) == _determined(undisturbed)
+  assert _hashes(folder) == _hashes(undisturbed)
   actual = _weights(folder, ROUNDS)
   expected = _weights(undisturbed, ROUNDS)
   assert actual.keys() == expected.keys()
@@ -265,6 +283,118 @@ def test_a_run_without_its_checkpoints_is_never_overwritten(finished, tmp_path):
     assert code == 2, stderr
     assert 'must hold a checkpoint of the run that wrote' in stderr
     assert (folder / 'metrics.csv').read_bytes() == rows
+
+
+@pytest.mark.parametrize(
+  'algorithm',
+  [
+    ('fedprox', '--proximal_strength=0.1'),
+    ('fedstale', '--beta=0.5', '--correction_smoothing=0.5'),
+    ('mifa', '--enforce_core_every=2', '--enforced_clients=3,8'),
+    ('scaffold',),
+  ],
+  ids=lambda flags: flags[0],
+)
+def test_a_baseline_resumes_to_what_it_would_have_been(tmp_path, algorithm):
+  name, *rest = algorithm
+  common = [
+    '--task=digits',
+    f'--algorithm={name}',
+    '--num_clients=10',
+    '--participation_rate=0.3',
+    *rest,
+  ]
+
+  def train(folder, rounds):
+    process = subprocess.Popen(
+      [
+        sys.executable,
+        '-m',
+        'scripts.train',
+        *common,
+        f'--rounds={rounds}',
+        f'--output_dir={tmp_path / folder}',
+      ],
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    code, _, stderr = _finish(process)
+    assert code == 0, stderr
+
+  train('resumed', 2)
+  train('resumed', 5)
+  train('straight', 5)
+  rows = _determined(tmp_path / 'straight')
+  assert len(rows) == 5
+  assert rows == _determined(tmp_path / 'resumed')
+  if name == 'mifa':
+    cohorts = [set(row['cohort'].split()) for row in rows]
+    for one, next_one in zip(cohorts, cohorts[1:]):
+      assert {'3', '8'} <= one | next_one
+
+
+def _write_images(folder, num_train):
+  """Writes files as Fashion-MNIST's, with images of noise."""
+  folder.mkdir()
+  generator = np.random.default_rng(0)
+  for split, n in (('train', num_train), ('t10k', 20)):
+    images = generator.integers(0, 256, (n, 28, 28), np.uint8)
+    labels = (np.arange(n) % 10).astype(np.uint8)
+    for name, array in (('images-idx3', images), ('labels-idx1', labels)):
+      header = struct.pack('>BBBB', 0, 0, 8, array.ndim)
+      header += struct.pack(f'>{array.ndim}I', *array.shape)
+      (folder / f'{split}-{name}-ubyte').write_bytes(header + array.tobytes())
+
+
+def test_data_may_be_moved_but_not_changed(tmp_path):
+  flags = (
+    '--task=fashion_mnist',
+    '--model=mlp',
+    '--algorithm=fedavg',
+    '--num_clients=10',
+    '--partition=iid',
+    '--participation_rate=0.5',
+  )
+
+  def train(data, rounds):
+    process = subprocess.Popen(
+      [
+        sys.executable,
+        '-m',
+        'scripts.train',
+        *flags,
+        f'--data_dir={tmp_path / data}',
+        f'--rounds={rounds}',
+        f'--output_dir={tmp_path}/run',
+      ],
+      cwd=ROOT,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    code, _, stderr = _finish(process)
+    return code, stderr
+
+  _write_images(tmp_path / 'here', 40)
+  code, stderr = train('here', 1)
+  assert code == 0, stderr
+  before = _hashes(tmp_path / 'run')
+  (tmp_path / 'here').rename(tmp_path / 'there')
+  code, stderr = train('there', 2)
+  assert code == 0, stderr
+  after = _hashes(tmp_path / 'run')
+  # More rounds are planned; everything else is as it was.
+  assert after.pop('participation') != before.pop('participation')
+  assert after == before
+  _write_images(tmp_path / 'other', 60)
+  snapshot = _snapshot(tmp_path / 'run')
+  code, stderr = train('other', 3)
+  assert code == 2, stderr
+  assert 'was begun with another partition (hash' in stderr
+  assert len(stderr.splitlines()) == 1
+  assert _snapshot(tmp_path / 'run') == snapshot
 
 
 def test_sigterm_before_the_first_round_leaves_a_run_to_resume(tmp_path):

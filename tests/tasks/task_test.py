@@ -13,6 +13,45 @@ from tasks import partition
 from tasks import task
 
 
+class FingerprintTest(parameterized.TestCase):
+  def _fingerprint(self, **kwargs):
+    return tasks.load_task('digits', num_clients=20, **kwargs).fingerprint
+
+  def test_is_that_of_data_and_partition(self):
+    first = self._fingerprint()
+    self.assertEqual(first, self._fingerprint())
+    # How a client trains is no part of who holds what.
+    self.assertEqual(
+      first, self._fingerprint(local_epochs=1, batch_size=5, model='mlp')
+    )
+    self.assertEqual(first, self._fingerprint(mask_absent_classes=True))
+
+  @parameterized.parameters(
+    {'seed': 1},
+    {'gamma': 0.5},
+    {'partition': 'iid'},
+    {'alpha': 0.3},
+    {'evaluate_on': 'validation'},
+  )
+  def test_differs_if_the_partition_does(self, **kwargs):
+    if 'alpha' in kwargs:
+      kwargs['partition'] = 'dirichlet'
+    self.assertNotEqual(self._fingerprint(), self._fingerprint(**kwargs))
+
+  def test_differs_if_an_image_or_the_test_set_does(self):
+    data = digits.load()
+    split = partition.iid(data.train_labels, 20)
+
+    def fingerprint(data):
+      return task.assemble('digits', data, split, model='mlp').fingerprint
+
+    first = fingerprint(data)
+    data.test_labels[0] += 1
+    second = fingerprint(data)
+    data.train_images[0, 0, 0, 0] += 1
+    self.assertLen({first, second, fingerprint(data)}, 3)
+
+
 class DigitsTest(parameterized.TestCase):
   def test_split_is_stratified_and_loses_nothing(self):
     data = digits.load()

@@ -1,0 +1,269 @@
+"""Estimates with every client's last update: FedVARP, FedStale and MIFA.
+
+FedSteer's estimator with the identity as subspace: a client's coordinates are
+its last update itself, h_i. So state and memory are O(N D), which is what
+FedSteer avoids.
+
+    Delta = (1 / Z) sum_i n_i beta h~_i + R
+    R     = (1 - a) R_before + a sum_{i in A} w_i (g_i - beta h~_i) / W
+
+with the choices of h~_i, w_i, W and a that `subspace.EstimatorRule` describes,
+and a factor beta. With inverse-probability weights and a = 1:
+
+* FedVARP (Jhunjhunwala et al., UAI 2022): cached h~_i = h_i, beta = 1.
+  Unbiased.
+* FedStale (Rodio and Neglia, ECAI 2024): the same with beta in [0, 1].
+  Unbiased for every beta; beta = 0 is inverse-probability FedAvg.
+* MIFA (Gu et al., NeurIPS 2021): fresh h~_i = g_i for active clients, beta = 1,
+  so that there is no correction and Delta = sum_i d_i h~_i. Its expectation is
+  sum_i d_i (p_i g_i + (1 - p_i) h_i).
+
+A client that never reported has h_i = 0.
+"""
+
+import collections
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import designs
+from fedsteer_tff.aggregators import parameters
+from fedsteer_tff.aggregators import registry
+from fedsteer_tff.aggregators import reports
+from fedsteer_tff.participation import identity
+
+State = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
+  """Builds an aggregation that remembers the last update of every client.
+
+  The value that is aggregated, the handling of reports that cannot be used and
+  the client's weight are those of `FedSteerFactory`. The server collects the
+  updates of a round, m D numbers, beside the N D of its state. Degenerate case:
+  `beta=0` is `InverseProbabilityFactory`.
+
+  Attributes:
+    population_size: N >= 1; client ids are 0, ..., N - 1.
+    beta: beta in [0, 1], how far remembered updates are trusted.
+    update_refresh: 'after_aggregation', the updates remembered before the round
+      serve both terms; or 'before_aggregation', active clients' new ones do.
+    correction_weighting: As in `subspace.EstimatorRule`.
+    correction_smoothing: a in (0, 1].
+    client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+  """
+
+  population_size: int
+  beta: float = 1.0
+  update_refresh: str = subspace.AFTER_AGGREGATION
+  correction_weighting: str = subspace.INVERSE_PROBABILITY
+  correction_smoothing: float = 1.0
+  client_weighting: str = identity.KNOWN
+
+  def __post_init__(self):
+    parameters.check_integer('population_size', self.population_size, 1)
+    check_beta('beta', self.beta)
+    subspace.check_choice(
+      'update_refresh', self.update_refresh, subspace.COORDINATE_REFRESHES
+    )
+    _ = self.rule
+    subspace.check_choice(
+      'client_weighting', self.client_weighting, identity.CLIENT_WEIGHTINGS
+    )
+
+  @property
+  def rule(self) -> subspace.EstimatorRule:
+    """The estimator that the parameters choose."""
+    return subspace.EstimatorRule(
+      self.update_refresh,
+      self.correction_weighting,
+      self.correction_smoothing,
+    )
+
+  def create(
+    self, value_type: tff.Type, weight_type: tff.Type
+  ) -> tff.templates.AggregationProcess:
+    """Creates the aggregation process.
+
+    Args:
+      value_type: As `FedSteerFactory.create` takes it.
+      weight_type: Float32.
+
+    Returns:
+      A process whose result has the type of the model's trainable weights and
+      whose measurements are flat scalars, see `run_round`.
+
+    Raises:
+      ValueTypeError: If the types are others.
+      ValueError: If the model has no trainable weights.
+    """
+    spec = reports.ReportSpec(
+      update_type=reports.check_value_type(value_type, weight_type),
+      population_size=self.population_size,
+      core_set_size=0,
+      sketch_size=1,
+      sketch_seed=0,
+      collects_sketches=False,
+      ridge=0.0,
+      absolute_ridge=None,
+      rule=self.rule,
+      keeps_updates=True,
+    )
+
+    @tff.tensorflow.computation
+    def create_state():
+      return initial_state(spec)
+
+    @tff.tensorflow.computation
+    def no_core_set():
+      return collections.OrderedDict(
+        core_set=tf.zeros([0], tf.int32),
+        core_updates=tf.zeros([0, spec.dimension]),
+        collecting=tf.constant(False),
+      )
+
+    gather, gathered_type = designs.build_gather(
+      designs.SERVER_PROJECTION,
+      spec,
+      no_core_set.type_signature.result,
+      value_type,
+      correction_process=None,
+    )
+    state_type = create_state.type_signature.result
+
+    @tff.tensorflow.computation(state_type, gathered_type)
+    def finish_round(state, gathered):
+      return run_round(
+        spec,
+        self.beta,
+        self.client_weighting == identity.KNOWN,
+        state,
+        gathered,
+      )
+
+    @tff.federated_computation
+    def init_fn():
+      return tff.federated_eval(create_state, tff.SERVER)
+
+    @tff.federated_computation(
+      init_fn.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+      tff.FederatedType(weight_type, tff.CLIENTS),
+    )
+    def next_fn(state, value, weight):
+      core = tff.federated_eval(no_core_set, tff.SERVER)
+      gathered, _, _ = gather(core, value, weight, None)
+      delta, state, metrics = tff.federated_map(finish_round, (state, gathered))
+      return tff.templates.MeasuredProcessOutput(state, delta, metrics)
+
+    return tff.templates.AggregationProcess(init_fn, next_fn)
+
+
+def check_beta(name: str, value: Any) -> None:
+  """Raises TypeError or ValueError unless `value` is a number in [0, 1]."""
+  if isinstance(value, bool) or not isinstance(
+    value, (int, float, np.floating)
+  ):
+    raise TypeError(f'{name} must be a number, found {value!r}')
+  if not math.isfinite(value) or not 0 <= value <= 1:
+    raise ValueError(f'{name} must be in [0, 1], found {value!r}')
+
+
+def initial_state(spec: reports.ReportSpec) -> State:
+  """Returns the state before the first round.
+
+  * the entries of `registry.empty_registry`;
+  * updates: float32 [N, D], h_i.
+  * baseline: float64 [D], sum_i n_i beta h_i.
+  * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
+  """
+  state = registry.empty_registry(spec.population_size)
+  state.update(
+    updates=tf.zeros([spec.population_size, spec.dimension]),
+    baseline=tf.zeros([spec.dimension], tf.float64),
+    smoothed_correction=tf.zeros([spec.dimension if spec.rule.smooths else 0]),
+  )
+  return state
+
+
+def run_round(
+  spec: reports.ReportSpec,
+  beta: float,
+  weights_are_shares: bool,
+  state: State,
+  gathered: Mapping[str, tf.Tensor],
+) -> tuple[Any, State, Mapping[str, tf.Tensor]]:
+  """Aggregates a round's reports and remembers their updates.
+
+  Args:
+    spec: The sizes, and the estimator.
+    beta: The factor on remembered updates.
+    weights_are_shares: Whether weights sum to 1 over the population.
+    state: See `initial_state`.
+    gathered: See `designs.gathered_spec`, of distinct clients.
+
+  Returns:
+    Delta in the structure of the model's weights, the new state, and the
+    round's metrics: int32 active_clients, nonfinite_clients,
+    duplicate_clients; float32 update_staleness_mean and _max (rounds since a
+    client's update was refreshed), and those of `subspace.variance_metrics`,
+    with the updates remembered before the round as estimates.
+  """
+  owners, updates = gathered['client_id'], gathered['update']
+  remembered = tf.gather(state['updates'], owners)
+  factor = tf.constant(beta, tf.float32)
+  cohort = subspace.Cohort(
+    weights=gathered['weight'],
+    previous_weights=tf.gather(state['client_weight'], owners),
+    probabilities=gathered['probability'],
+    fresh=factor * updates,
+    cached=factor * remembered,
+    subtracted=tf.zeros_like(updates),
+    multiplicity=gathered['multiplicity'],
+    first=tf.ones_like(owners, tf.bool),
+  )
+  new = registry.register(state, cohort, owners)
+  population_weight = registry.population_weight(
+    new, spec.population_size, weights_are_shares
+  )
+  estimate = subspace.estimate_update(
+    spec.rule,
+    None,
+    state['baseline'],
+    cohort,
+    gathered['weighted_sum'],
+    population_weight,
+    state['smoothed_correction'],
+  )
+  new['smoothed_correction'] = estimate.smoothed_correction
+  new['baseline'] = subspace.updated_baseline(
+    state['baseline'], cohort, cohort.fresh
+  )
+  new['updates'] = registry.replace_rows(
+    state['updates'], owners, updates, cohort.first
+  )
+  mean, largest = subspace.staleness(state['round_num'], new['last_seen'])
+  metrics = collections.OrderedDict(
+    active_clients=tf.size(owners),
+    nonfinite_clients=gathered['nonfinite_clients'],
+    duplicate_clients=gathered['duplicate_clients'],
+    update_staleness_mean=mean,
+    update_staleness_max=largest,
+  )
+  metrics.update(
+    subspace.variance_metrics(
+      tf.reduce_sum((updates - cohort.cached) ** 2, axis=1),
+      gathered['squared_norm'],
+      registry.shares(gathered['weight'], population_weight),
+      gathered['probability'],
+    )
+  )
+  new['round_num'] = state['round_num'] + 1
+  return spec.unflatten(estimate.delta), new, metrics

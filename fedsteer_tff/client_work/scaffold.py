@@ -1,0 +1,246 @@
+"""SCAFFOLD's local training: steps corrected by control variates.
+
+Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated
+Learning", ICML 2020, with option II for the controls. In a round, client i with
+control c_i, the server's control c and local rate eta makes K steps
+
+    w <- w - eta (gradient(w) - c_i + c)
+
+and renews its control, g_i being the model it started from minus the last one:
+
+    c_i' = c_i - c + g_i / (K eta)
+    c'   = c + (1 / N) sum_{i in A} (c_i' - c_i)
+
+which is |A| / N times the mean change. All controls are 0 at first.
+"""
+
+import collections
+import math
+import numbers
+from typing import Callable, Optional
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedsteer_tff.client_work import client_data
+from fedsteer_tff.client_work import identified
+from fedsteer_tff.client_work import weight_term
+from fedsteer_tff.participation import identity as identity_lib
+
+
+def build_scaffold_client_work(
+  model_fn: weight_term.ModelFn,
+  optimizer: tff.learning.optimizers.Optimizer,
+  *,
+  learning_rate: float,
+  population_size: int,
+  client_weighting: str = identity_lib.KNOWN,
+  metrics_aggregator: Optional[Callable] = None,
+  loop_implementation: Optional[tff.learning.LoopImplementation] = None,
+) -> tff.learning.templates.ClientWorkProcess:
+  """Builds local training with control variates that the server keeps.
+
+  Client data and result are those of `build_identified_client_work`. The state
+  has `server_control`, D numbers, and `client_controls`, N D, beside what the
+  local training itself keeps; in a round all of it is broadcast, so that the
+  computation stays one that production forms accept, and each client takes its
+  own. K is counted: the batches that the client has. A client that is dropped
+  (padding, weight 0, an update that is not finite), that has no batch, or that
+  reports again in a round, changes no control.
+
+  Args:
+    model_fn: As in `build_identified_client_work`.
+    optimizer: Must be SGD of rate `learning_rate` without momentum, else the
+      controls do not estimate gradients.
+    learning_rate: eta > 0.
+    population_size: N.
+    client_weighting: 'known' or 'examples'.
+    metrics_aggregator: As in `tff.learning.algorithms`.
+    loop_implementation: As in `build_identified_client_work`.
+
+  Returns:
+    A `ClientWorkProcess`.
+
+  Raises:
+    TypeError: If `learning_rate` is not a number.
+    ValueError: If `learning_rate` is not finite and above 0.
+  """
+  if isinstance(learning_rate, bool) or not isinstance(
+    learning_rate, numbers.Real
+  ):
+    raise TypeError(f'learning_rate must be a number, found {learning_rate!r}')
+  if not math.isfinite(learning_rate) or learning_rate <= 0:
+    raise ValueError(
+      f'learning_rate must be finite and > 0, found {learning_rate!r}'
+    )
+  training = identified.build_identified_client_work(
+    weight_term.with_term(model_fn),
+    optimizer,
+    client_weighting=client_weighting,
+    metrics_aggregator=metrics_aggregator,
+    loop_implementation=loop_implementation,
+  )
+  weights_type = training.next.type_signature.parameter[1]
+  data_type = client_data.client_data_type(model_fn)
+  result_type = training.next.type_signature.result.result.member
+  specs = [
+    tf.TensorSpec(leaf.shape, leaf.dtype)
+    for leaf in tff.structure.flatten(weights_type.member.trainable)
+  ]
+
+  @tff.tensorflow.computation
+  def no_controls():
+    return collections.OrderedDict(
+      server_control=tuple(tf.zeros(s.shape, s.dtype) for s in specs),
+      client_controls=tuple(
+        tf.zeros([population_size, *s.shape], s.dtype) for s in specs
+      ),
+    )
+
+  controls_type = no_controls.type_signature.result
+
+  @tff.tensorflow.computation(controls_type, data_type)
+  def add_control(controls, data):
+    own = _own_control(controls, identified.read_identity(data)['client_id'])
+    slope = tuple(c - c_i for c, c_i in zip(controls['server_control'], own))
+    return collections.OrderedDict(
+      ident=data['ident'],
+      data=weight_term.add_slope(model_fn, data['data'], slope),
+    )
+
+  @tff.tensorflow.computation(controls_type, result_type, data_type)
+  def renew(controls, result, data):
+    client_id = result.update['client_id']
+    own = _own_control(controls, client_id)
+    steps = data['data'].reduce(0, lambda count, _: count + 1)
+    distance = tf.cast(steps, tf.float32) * learning_rate
+    renewed = tuple(
+      c_i - c + tf.math.divide_no_nan(g, tf.cast(distance, g.dtype))
+      for c_i, c, g in zip(
+        own,
+        controls['server_control'],
+        tf.nest.flatten(result.update['update']),
+      )
+    )
+    # A weight that is not a number compares as False.
+    counts = (client_id >= 0) & (result.update_weight > 0) & (steps > 0)
+    return collections.OrderedDict(
+      counts=counts, client_id=client_id, control=renewed
+    )
+
+  report_type = renew.type_signature.result
+
+  @tff.tensorflow.computation
+  def no_reports():
+    def empty(spec):
+      # So that its length may change.
+      return tf.compat.v1.placeholder_with_default(
+        tf.zeros([0, *spec.shape], spec.dtype), [None, *spec.shape]
+      )
+
+    return collections.OrderedDict(
+      client_id=empty(tf.TensorSpec([], tf.int32)),
+      control=tuple(empty(spec) for spec in specs),
+    )
+
+  reports_type = no_reports.type_signature.result
+
+  @tff.tensorflow.computation(reports_type, report_type)
+  def accumulate(reports, report):
+    one = tf.nest.map_structure(
+      lambda value: value[tf.newaxis], (report['client_id'], report['control'])
+    )
+    return _join(reports, *one, tf.reshape(report['counts'], [1]))
+
+  @tff.tensorflow.computation(reports_type, reports_type)
+  def merge(first, second):
+    everyone = tf.ones_like(second['client_id'], tf.bool)
+    return _join(first, second['client_id'], second['control'], everyone)
+
+  @tff.tensorflow.computation(reports_type)
+  def report(reports):
+    return reports
+
+  @tff.tensorflow.computation(controls_type, reports_type)
+  def store(controls, reports):
+    ids = reports['client_id'][:, tf.newaxis]
+    server_control, client_controls = [], []
+    for c, table, rows in zip(
+      controls['server_control'],
+      controls['client_controls'],
+      reports['control'],
+    ):
+      before = tf.gather(table, reports['client_id'])
+      server_control.append(
+        c + tf.reduce_sum(rows - before, axis=0) / population_size
+      )
+      client_controls.append(tf.tensor_scatter_nd_update(table, ids, rows))
+    return collections.OrderedDict(
+      server_control=tuple(server_control),
+      client_controls=tuple(client_controls),
+    )
+
+  @tff.federated_computation
+  def init_fn():
+    return tff.federated_zip(
+      collections.OrderedDict(
+        controls=tff.federated_eval(no_controls, tff.SERVER),
+        training=training.initialize(),
+      )
+    )
+
+  @tff.federated_computation(
+    init_fn.type_signature.result,
+    weights_type,
+    tff.FederatedType(data_type, tff.CLIENTS),
+  )
+  def next_fn(state, weights, data):
+    controls = tff.federated_broadcast(state.controls)
+    output = training.next(
+      state.training,
+      weights,
+      tff.federated_map(add_control, (controls, data)),
+    )
+    renewed = tff.federated_aggregate(
+      tff.federated_map(renew, (controls, output.result, data)),
+      no_reports(),
+      accumulate,
+      merge,
+      report,
+    )
+    new_state = tff.federated_zip(
+      collections.OrderedDict(
+        controls=tff.federated_map(store, (state.controls, renewed)),
+        training=output.state,
+      )
+    )
+    return tff.templates.MeasuredProcessOutput(
+      new_state, output.result, output.measurements
+    )
+
+  return tff.learning.templates.ClientWorkProcess(init_fn, next_fn)
+
+
+def _own_control(controls, client_id):
+  """Returns the client's control; that of anybody if it is padding."""
+  return tuple(
+    table[tf.maximum(client_id, 0)] for table in controls['client_controls']
+  )
+
+
+def _join(reports, client_ids, rows, counts):
+  """Appends what counts and is of clients that are not there yet."""
+  there = tf.reduce_any(
+    tf.equal(client_ids[:, tf.newaxis], reports['client_id'][tf.newaxis]),
+    axis=1,
+  )
+  new = counts & ~there
+  return collections.OrderedDict(
+    client_id=tf.concat(
+      [reports['client_id'], tf.boolean_mask(client_ids, new)], axis=0
+    ),
+    control=tuple(
+      tf.concat([table, tf.boolean_mask(row, new)], axis=0)
+      for table, row in zip(reports['control'], rows)
+    ),
+  )

@@ -1,0 +1,166 @@
+"""Models with a term in the weights beside their loss, a part of it per batch.
+
+The gradient of <c, w> + mu / 2 ||w||^2 with respect to w is c + mu w. So a
+local loop that trains such a model takes steps along its own gradient plus
+that, whatever the loop. This is how SCAFFOLD's control variates and FedProx's
+proximal term mu / 2 ||w - w_0||^2 (c = -mu w_0) enter TFF's training loops,
+which stay as they are. Metrics are those of the model without the term.
+"""
+
+import collections
+from typing import Any, Callable, Union
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+_BATCH, _SLOPE = 'batch', 'slope'
+
+ModelFn = Union[
+  Callable[[], tff.learning.models.VariableModel],
+  tff.learning.models.FunctionalModel,
+]
+
+
+def with_term(model_fn: ModelFn, curvature: float = 0.0) -> ModelFn:
+  """Returns the model with the term, of the same kind as it is given.
+
+  Args:
+    model_fn: A no-argument callable that builds a `VariableModel`, or a
+      `FunctionalModel`.
+    curvature: mu.
+
+  Returns:
+    The same for batches that `add_slope` makes.
+  """
+  if callable(model_fn):
+    return lambda: _ModelWithTerm(model_fn(), curvature)
+  return _functional(model_fn, curvature)
+
+
+def add_slope(
+  model_fn: ModelFn, dataset: tf.data.Dataset, slope: tuple[tf.Tensor, ...]
+) -> tf.data.Dataset:
+  """Returns batches that carry c.
+
+  Args:
+    model_fn: The model without the term.
+    dataset: Batches for it.
+    slope: c, one tensor for each trainable weight.
+  """
+  if callable(model_fn):
+    return dataset.map(
+      lambda *batch: collections.OrderedDict(
+        [(_BATCH, batch[0] if len(batch) == 1 else batch), (_SLOPE, slope)]
+      )
+    )
+
+  def join(*batch):
+    x, y = _parts(batch[0] if len(batch) == 1 else batch)
+    return (x, slope), y
+
+  return dataset.map(join)
+
+
+def _term(slope, curvature, weights):
+  parts = []
+  for c, w in zip(tf.nest.flatten(slope), tf.nest.flatten(weights)):
+    w = tf.convert_to_tensor(w)
+    parts.append(tf.reduce_sum((c + curvature / 2 * w) * w))
+  return tf.add_n(parts)
+
+
+def _parts(batch):
+  """Returns x and y of a functional model's batch."""
+  if isinstance(batch, collections.abc.Mapping):
+    return batch['x'], batch['y']
+  return batch
+
+
+class _ModelWithTerm(tff.learning.models.VariableModel):
+  """A `VariableModel` with the term; all else is the model inside."""
+
+  def __init__(
+    self, model: tff.learning.models.VariableModel, curvature: float
+  ):
+    self._model = model
+    self._curvature = curvature
+
+  @property
+  def trainable_variables(self):
+    return self._model.trainable_variables
+
+  @property
+  def non_trainable_variables(self):
+    return self._model.non_trainable_variables
+
+  @property
+  def local_variables(self):
+    return self._model.local_variables
+
+  @property
+  def input_spec(self):
+    slope = tuple(
+      tf.TensorSpec(v.shape, v.dtype) for v in self._model.trainable_variables
+    )
+    return collections.OrderedDict(
+      [(_BATCH, self._model.input_spec), (_SLOPE, slope)]
+    )
+
+  def forward_pass(self, batch_input: Any, training: bool = True):
+    output = self._model.forward_pass(batch_input[_BATCH], training)
+    return output._replace(
+      loss=output.loss
+      + _term(
+        batch_input[_SLOPE], self._curvature, self._model.trainable_variables
+      )
+    )
+
+  def predict_on_batch(self, x: Any, training: bool = True):
+    return self._model.predict_on_batch(x, training)
+
+  def report_local_unfinalized_metrics(self):
+    return self._model.report_local_unfinalized_metrics()
+
+  def metric_finalizers(self):
+    return self._model.metric_finalizers()
+
+  def reset_metrics(self):
+    self._model.reset_metrics()
+
+
+def _functional(model, curvature):
+  """A `FunctionalModel` with the term; its output is (output, term)."""
+  x_spec, y_spec = _parts(model.input_spec)
+  slope_spec = tuple(
+    tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0]
+  )
+
+  @tf.function
+  def predict_on_batch(model_weights, x, training):
+    x, slope = x
+    output = model.predict_on_batch(model_weights, x, training)
+    return output, _term(slope, curvature, model_weights[0])
+
+  def loss(output, label, sample_weight=None):
+    output, term = output
+    return model.loss(output, label, sample_weight) + term
+
+  @tf.function
+  def update_metrics_state(state, labels, batch_output, sample_weight=None):
+    output, term = batch_output.predictions
+    own = batch_output._replace(
+      loss=batch_output.loss - term, predictions=output
+    )
+    return model.update_metrics_state(state, labels, own, sample_weight)
+
+  return tff.learning.models.FunctionalModel(
+    initial_weights=model.initial_weights,
+    predict_on_batch_fn=predict_on_batch,
+    loss_fn=loss,
+    metrics_fns=(
+      model.initialize_metrics_state,
+      update_metrics_state,
+      model.finalize_metrics,
+    ),
+    input_spec=((x_spec, slope_spec), y_spec),
+  )
