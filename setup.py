@@ -11,9 +11,8 @@ _VERSION = runpy.run_path(str(_ROOT / 'fedsteer_tff' / '_version.py'))[
   '__version__'
 ]
 
-_PLOTS = ['matplotlib', 'pandas']
+_PLOTS = ['matplotlib']
 _DEV = [
-  'hypothesis',
   'psutil',
   'pytest',
   'pytest-xdist',

@@ -1,4 +1,4 @@
-"""Trains one algorithm on one task and keeps everything in one folder.
+r"""Trains one algorithm on one task and keeps everything in one folder.
 
 ```
 python -m scripts.train --task=digits --algorithm=fedsteer --gamma=0.9 \

@@ -216,13 +216,16 @@ def _define_fedsteer() -> None:
     'estimator',
     'paper',
     ('paper', 'unbiased', 'stable'),
-    'Sets the next three flags, unless they are given.',
+    'Sets coordinate_refresh, correction_weighting and correction_smoothing,'
+    ' unless they are given.',
   )
   flags.DEFINE_string(
     'coordinate_refresh', None, 'before_aggregation or after_aggregation.'
   )
   flags.DEFINE_integer('core_set_size', None, 'k.')
-  flags.DEFINE_list('core_set', None, 'Ids of the core clients, if chosen.')
+  flags.DEFINE_list(
+    'core_set', None, 'Ids of the core clients; if not given, they are chosen.'
+  )
   flags.DEFINE_float('ridge', None, 'Relative ridge, >= 0.')
   flags.DEFINE_float('absolute_ridge', None, 'Instead of the relative ridge.')
   flags.DEFINE_integer('warmup_rounds', None, 'Before the core is chosen.')
@@ -353,6 +356,11 @@ def check(values: flags.FlagValues) -> None:
     raise FlagError(
       f'--evaluate_every must be <= --rounds = {values.rounds}, found'
       f' {values.evaluate_every}'
+    )
+  if values.core_set is not None and values.core_set_size is not None:
+    raise FlagError(
+      '--core_set_size must not be given with --core_set, found'
+      f' {values.core_set_size}'
     )
   client_ids(values, 'core_set')
   client_ids(values, 'enforced_clients')

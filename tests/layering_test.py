@@ -37,7 +37,6 @@ _ALLOWED = {
 
 _LEARNING = 'tensorflow_federated.learning'
 _NO_TFF = ('tensorflow_federated',)
-_TOP_PACKAGES = ('fedsteer_tff', 'scripts', 'tasks')
 
 # What a layer must not use of other projects. `tff.learning` of the
 # aggregators is what they stay below: no models, no processes.

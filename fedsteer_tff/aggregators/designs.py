@@ -6,12 +6,22 @@ set, m the number of active clients, b the size of a sketch.
 
                        download  upload               server memory  exact Q g
   sketched_projection  k b       D + 2 k              D + k D        no
-  client_projection    k D       D + 2 k              D + k D        yes
+  client_projection    k D       2 D + 2 k            D + k D        yes
   server_projection    0         D                    m D            yes
   dense                k D       D + k D + 2 N k      as the upload  yes
 
 Unless the core set is given, a place for a sketch goes up as well: b numbers,
 N b in `dense`. They are zeros in rounds in which no sketches are collected.
+With a factory for the correction, its input, D numbers, goes up beside the
+report, in which a place for the update remains.
+
+What the server sees of a single client: its id, weight, probability,
+coordinates and, while they are collected, its sketch; and the whole update of
+core clients. `sketched_projection` and `server_projection` with a plain sum
+show it every update; with a factory for the correction, and in
+`client_projection`, the place for the update holds zeros unless the client is
+in the core set. `server_projection` always shows all updates, and `dense` shows
+nothing but sums.
 
 In `client_projection` and `dense` the sum over clients is that of the weighted
 residuals w_i (g_i - Q^T s'_i), in the others that of the weighted updates
@@ -114,6 +124,13 @@ def build_gather(
   """
   sketched = design == SKETCHED_PROJECTION
   client_projects = design in (CLIENT_PROJECTION, DENSE)
+  plain = correction_process is None
+  # Without a core set nothing is subtracted: the update says it all.
+  sends_contribution = (
+    not plain
+    or design == DENSE
+    or (design == CLIENT_PROJECTION and spec.core_set_size > 0)
+  )
 
   @tff.tensorflow.computation(state_type)
   def prepare_broadcast(state):
@@ -143,34 +160,41 @@ def build_gather(
       core_set=message['core_set'],
       collecting=message['collecting'],
     )
-    importance = spec.rule.importance(built['weight'], built['probability'])
-    contribution = built['update']
-    if client_projects:
-      contribution -= subspace.reconstruct(
-        message['basis'], built['coordinates'][tf.newaxis]
-      )[0]
-    return collections.OrderedDict(
-      report=built, contribution=importance * contribution
-    )
+    result = collections.OrderedDict(report=built)
+    if sends_contribution:
+      contribution = built['update']
+      if client_projects:
+        contribution -= subspace.reconstruct(
+          message['basis'], built['coordinates'][tf.newaxis]
+        )[0]
+      importance = spec.rule.importance(built['weight'], built['probability'])
+      result['contribution'] = importance * contribution
+      if design != SERVER_PROJECTION:
+        built['update'] = tf.where(
+          built['core_slot'] >= 0, built['update'], 0.0
+        )
+    return result
 
   report_type = report.type_signature.result.report
-  vector_type = report.type_signature.result.contribution
+  vector_type = tff.TensorType(np.float32, [spec.dimension])
 
   @tff.tensorflow.computation(report.type_signature.result)
   def select_report(result):
     return result['report']
 
-  @tff.tensorflow.computation(report.type_signature.result)
-  def select_contribution(result):
-    return result['contribution']
-
-  plain = correction_process is None
-  if design == DENSE:
-    aggregate = _build_dense_sum(spec, report_type, vector_type, plain)
+  if plain:
+    item_type = report.type_signature.result
   else:
-    aggregate = _build_list_aggregate(
-      spec, design, report_type, vector_type, plain
-    )
+    item_type = report_type
+
+    @tff.tensorflow.computation(report.type_signature.result)
+    def select_contribution(result):
+      return result['contribution']
+
+  if design == DENSE:
+    aggregate = _build_dense_sum(spec, item_type, plain)
+  else:
+    aggregate = _build_list_aggregate(spec, design, item_type, plain)
   unfinished_type = aggregate.type_signature.result.member
 
   @tff.tensorflow.computation(state_type, unfinished_type, vector_type)
@@ -203,7 +227,7 @@ def build_gather(
   return gather, finish.type_signature.result
 
 
-def _build_list_aggregate(spec, design, report_type, vector_type, plain):
+def _build_list_aggregate(spec, design, item_type, plain):
   """Aggregates reports into lists, and contributions into a sum.
 
   A second report of a client is left out when it arrives. Two accumulators
@@ -235,11 +259,13 @@ def _build_list_aggregate(spec, design, report_type, vector_type, plain):
     return accumulator
 
   accumulator_type = zero.type_signature.result
-  item_type = (
-    collections.OrderedDict(report=report_type, contribution=vector_type)
-    if plain
-    else report_type
-  )
+
+  def contribution_of(item):
+    if 'contribution' in item:
+      return item['contribution']
+    report = item['report']
+    importance = spec.rule.importance(report['weight'], report['probability'])
+    return importance * report['update']
 
   def has(ids, client_id):
     return tf.reduce_any(tf.equal(ids, client_id))
@@ -267,7 +293,7 @@ def _build_list_aggregate(spec, design, report_type, vector_type, plain):
     new['repeated'] = _append(accumulator['repeated'], repeated, listed)
     if keeps_sum:
       new['weighted_sum'] = accumulator['weighted_sum'] + tf.where(
-        counts, item['contribution'], tf.zeros_like(item['contribution'])
+        counts, contribution_of(item), 0.0
       )
     new['nonfinite_clients'] = accumulator['nonfinite_clients'] + tf.cast(
       report['nonfinite'], tf.int32
@@ -331,14 +357,9 @@ def _build_list_aggregate(spec, design, report_type, vector_type, plain):
   return aggregate
 
 
-def _build_dense_sum(spec, report_type, vector_type, plain):
+def _build_dense_sum(spec, item_type, plain):
   """Aggregates by one plain sum: every client sends a place for everybody."""
   size, k = spec.population_size, spec.core_set_size
-  item_type = (
-    collections.OrderedDict(report=report_type, contribution=vector_type)
-    if plain
-    else report_type
-  )
 
   @tff.tensorflow.computation(item_type)
   def spread(item):

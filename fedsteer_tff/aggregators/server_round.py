@@ -46,7 +46,8 @@ def initial_state(config: RoundConfig) -> State:
   """Returns the state before the first round.
 
   N is the population, k the core set's size, D the model's, P the pool's, b a
-  sketch's. Every part is O(N k + k D + P b), nothing is N x D.
+  sketch's. Every part is O(N k + k D + P b), and P b is bounded whatever N and
+  D are.
 
   * the entries of `registry.empty_registry`;
   * core_set: int32 [k], client ids, -1 for an empty slot.

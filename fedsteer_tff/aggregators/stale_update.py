@@ -25,9 +25,9 @@ import collections
 from collections.abc import Mapping
 import dataclasses
 import math
+import numbers
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -168,9 +168,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
 
 def check_beta(name: str, value: Any) -> None:
   """Raises TypeError or ValueError unless `value` is a number in [0, 1]."""
-  if isinstance(value, bool) or not isinstance(
-    value, (int, float, np.floating)
-  ):
+  if isinstance(value, bool) or not isinstance(value, numbers.Real):
     raise TypeError(f'{name} must be a number, found {value!r}')
   if not math.isfinite(value) or not 0 <= value <= 1:
     raise ValueError(f'{name} must be in [0, 1], found {value!r}')
@@ -181,13 +179,11 @@ def initial_state(spec: reports.ReportSpec) -> State:
 
   * the entries of `registry.empty_registry`;
   * updates: float32 [N, D], h_i.
-  * baseline: float64 [D], sum_i n_i beta h_i.
   * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
   """
   state = registry.empty_registry(spec.population_size)
   state.update(
     updates=tf.zeros([spec.population_size, spec.dimension]),
-    baseline=tf.zeros([spec.dimension], tf.float64),
     smoothed_correction=tf.zeros([spec.dimension if spec.rule.smooths else 0]),
   )
   return state
@@ -214,41 +210,47 @@ def run_round(
     round's metrics: int32 active_clients, nonfinite_clients,
     duplicate_clients; float32 update_staleness_mean and _max (rounds since a
     client's update was refreshed), and those of `subspace.variance_metrics`,
-    with the updates remembered before the round as estimates.
+    with the updates remembered before the round as estimates: the variance of
+    FedVARP's estimator, whatever the rule is.
   """
   owners, updates = gathered['client_id'], gathered['update']
-  remembered = tf.gather(state['updates'], owners)
-  factor = tf.constant(beta, tf.float32)
+  first = tf.ones_like(owners, tf.bool)
+  before = state['updates']
+  after = registry.replace_rows(before, owners, updates, first)
+  table = after if spec.rule.refreshes_before else before
+  used = beta * tf.gather(table, owners)
   cohort = subspace.Cohort(
     weights=gathered['weight'],
     previous_weights=tf.gather(state['client_weight'], owners),
     probabilities=gathered['probability'],
-    fresh=factor * updates,
-    cached=factor * remembered,
-    subtracted=tf.zeros_like(updates),
+    fresh=used,
+    cached=used,
+    # The server has both: what is subtracted here leaves no rounding behind.
+    subtracted=used,
     multiplicity=gathered['multiplicity'],
-    first=tf.ones_like(owners, tf.bool),
+    first=first,
   )
   new = registry.register(state, cohort, owners)
+  importance = spec.rule.importance(cohort.weights, cohort.probabilities)
   population_weight = registry.population_weight(
     new, spec.population_size, weights_are_shares
+  )
+  # The sum over all is taken anew: a table of this size is copied in a round
+  # anyway, and one huge update would leave its rounding in a running sum.
+  baseline = beta * tf.linalg.matvec(
+    table, new['client_weight'], transpose_a=True
   )
   estimate = subspace.estimate_update(
     spec.rule,
     None,
-    state['baseline'],
-    cohort,
-    gathered['weighted_sum'],
+    tf.cast(baseline, tf.float64),
+    cohort._replace(previous_weights=cohort.weights),
+    tf.linalg.matvec(updates - used, importance, transpose_a=True),
     population_weight,
     state['smoothed_correction'],
   )
   new['smoothed_correction'] = estimate.smoothed_correction
-  new['baseline'] = subspace.updated_baseline(
-    state['baseline'], cohort, cohort.fresh
-  )
-  new['updates'] = registry.replace_rows(
-    state['updates'], owners, updates, cohort.first
-  )
+  new['updates'] = after
   mean, largest = subspace.staleness(state['round_num'], new['last_seen'])
   metrics = collections.OrderedDict(
     active_clients=tf.size(owners),
@@ -259,7 +261,7 @@ def run_round(
   )
   metrics.update(
     subspace.variance_metrics(
-      tf.reduce_sum((updates - cohort.cached) ** 2, axis=1),
+      tf.reduce_sum((updates - beta * tf.gather(before, owners)) ** 2, axis=1),
       gathered['squared_norm'],
       registry.shares(gathered['weight'], population_weight),
       gathered['probability'],

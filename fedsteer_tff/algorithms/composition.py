@@ -1,6 +1,7 @@
 """What all algorithms of the package share: client identity and composition."""
 
-from typing import Callable, Optional, Union
+from collections.abc import Mapping
+from typing import Any, Callable, Optional, Union
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -14,6 +15,33 @@ ModelFn = Union[
 
 DEFAULT_CLIENT_LEARNING_RATE = 0.1
 DEFAULT_SERVER_LEARNING_RATE = 1.0
+
+
+_SHARED = (
+  'client_optimizer',
+  'server_optimizer',
+  'model_distributor',
+  'metrics_aggregator',
+  'loop_implementation',
+)
+
+
+def shared_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns what every `build_...` function takes beside its own parameters.
+
+  Args:
+    arguments: Keyword arguments.
+
+  Raises:
+    TypeError: If there is another one among them.
+  """
+  for name in arguments:
+    if name not in _SHARED:
+      raise TypeError(
+        'arguments must be own parameters or among '
+        f'{", ".join(_SHARED)}, found {name}'
+      )
+  return arguments
 
 
 def compose_process(

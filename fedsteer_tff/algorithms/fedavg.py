@@ -57,5 +57,5 @@ def build_fedavg(
       client_weighting=client_weighting,
     ),
     client_weighting=client_weighting,
-    **common,
+    **composition.shared_arguments(common),
   )

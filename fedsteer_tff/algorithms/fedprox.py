@@ -59,5 +59,5 @@ def build_fedprox(
       client_work.build_proximal_client_work,
       proximal_strength=proximal_strength,
     ),
-    **common,
+    **composition.shared_arguments(common),
   )

@@ -24,9 +24,9 @@ def build_fedstale(
 
       Delta = sum_i d_i beta h_i + sum_{i active} (d_i / p_i) (g_i - beta h_i)
 
-  where h_i is the update that client i sent last, 0 if none. Unbiased for every
-  beta. The server keeps N x D numbers. Degenerate cases: beta = 0 is
-  inverse-probability FedAvg, beta = 1 is FedVARP.
+  where h_i is the update that client i sent last, 0 if none. With the other
+  defaults unbiased for every beta. The server keeps N x D numbers. Degenerate
+  cases: beta = 0 is inverse-probability FedAvg, beta = 1 is FedVARP.
 
   Args:
     model_fn: As in `build_fedsteer`.
@@ -57,5 +57,5 @@ def build_fedstale(
       client_weighting=client_weighting,
     ),
     client_weighting=client_weighting,
-    **common,
+    **composition.shared_arguments(common),
   )

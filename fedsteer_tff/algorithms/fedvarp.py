@@ -23,9 +23,9 @@ def build_fedvarp(
 
       Delta = sum_i d_i h_i + sum_{i active} (d_i / p_i) (g_i - h_i)
 
-  where h_i is the update that client i sent last, 0 if none. Unbiased. The
-  server keeps N x D numbers. Degenerate case: in the first round this is
-  inverse-probability FedAvg.
+  where h_i is the update that client i sent last, 0 if none. Unbiased with the
+  defaults. The server keeps N x D numbers. Degenerate case: in the first round
+  this is inverse-probability FedAvg.
 
   Args:
     model_fn: As in `build_fedsteer`.
@@ -54,5 +54,5 @@ def build_fedvarp(
       client_weighting=client_weighting,
     ),
     client_weighting=client_weighting,
-    **common,
+    **composition.shared_arguments(common),
   )

@@ -49,5 +49,5 @@ def build_mifa(
       client_weighting=client_weighting,
     ),
     client_weighting=client_weighting,
-    **common,
+    **composition.shared_arguments(common),
   )

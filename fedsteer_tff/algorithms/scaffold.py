@@ -26,7 +26,10 @@ def build_scaffold(
 
   Clients train as `client_work.build_scaffold_client_work` says; the server
   averages as in `build_fedavg`, by default over the participants, as SCAFFOLD
-  does, with that mean's bias. The state keeps (N + 1) D numbers of controls.
+  does, with that mean's bias. Controls are averaged with weights 1 / N, as
+  published: so even with full participation SCAFFOLD ends at a minimum of
+  (1 / N) sum_i f_i, whatever the shares d_i are. The state keeps (N + 1) D
+  numbers of controls, all of which every client downloads in a round.
   Degenerate case: in the first round all controls are 0, so that it is a round
   of FedAvg.
 
@@ -48,11 +51,17 @@ def build_scaffold(
     ValueError: If a value is outside its range, or the model has no trainable
       weights.
   """
-  if 'client_optimizer' in common:
+  client_work.check_scaffold_learning_rate(
+    'client_learning_rate', client_learning_rate
+  )
+  if common.get('client_optimizer') is not None:
     raise TypeError(
       'client_optimizer must not be given: SCAFFOLD trains by SGD with '
       f'client_learning_rate, found {common["client_optimizer"]!r}'
     )
+  common['client_optimizer'] = tff.learning.optimizers.build_sgdm(
+    client_learning_rate
+  )
   return composition.compose_process(
     model_fn,
     aggregators.InverseProbabilityFactory(
@@ -62,11 +71,10 @@ def build_scaffold(
       client_weighting=client_weighting,
     ),
     client_weighting=client_weighting,
-    client_optimizer=tff.learning.optimizers.build_sgdm(client_learning_rate),
     build_client_work=functools.partial(
       client_work.build_scaffold_client_work,
       learning_rate=client_learning_rate,
       population_size=population_size,
     ),
-    **common,
+    **composition.shared_arguments(common),
   )

@@ -7,3 +7,4 @@ from fedsteer_tff.client_work.client_data import padding_client_data
 from fedsteer_tff.client_work.identified import build_identified_client_work
 from fedsteer_tff.client_work.proximal import build_proximal_client_work
 from fedsteer_tff.client_work.scaffold import build_scaffold_client_work
+from fedsteer_tff.client_work.scaffold import check_scaffold_learning_rate

@@ -46,13 +46,10 @@ def client_data_type(model_fn: Any) -> tff.StructType:
       spec = model_fn().input_spec
   else:
     spec = model_fn.input_spec
-  batch_type = tf.nest.map_structure(
-    lambda part: tff.TensorType(part.dtype.as_numpy_dtype, part.shape), spec
-  )
   return tff.to_type(
     collections.OrderedDict(
       ident=tff.SequenceType(identity_type()),
-      data=tff.SequenceType(batch_type),
+      data=tff.SequenceType(tff.types.tensorflow_to_type(spec)),
     )
   )
 

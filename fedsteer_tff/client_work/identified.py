@@ -32,7 +32,8 @@ def build_identified_client_work(
   and whose `update_weight` is the client's weight: `ident.weight`, or the
   number of examples processed. TFF replaces an update that is not finite by
   zeros; here its weight becomes NaN, so that the aggregator can drop it, count
-  it and keep it out of its caches.
+  it and keep it out of its caches. So does that of an update whose squared norm
+  is not finite.
 
   Args:
     model_fn: A no-argument callable that builds a `VariableModel`, or a
@@ -74,6 +75,7 @@ def build_identified_client_work(
     examples = tf.cast(client_result.update_weight, tf.float32)
     # TFF weighs an update by its examples, and by 0 if it is not finite.
     is_finite = (examples > 0) | tf.equal(num_batches, 0)
+    is_finite &= tf.math.is_finite(_squared_norm(client_result.update))
     weight = (
       identity['weight'] if client_weighting == identity_lib.KNOWN else examples
     )
@@ -118,6 +120,15 @@ def read_identity(data: Any) -> 'collections.OrderedDict[str, tf.Tensor]':
     lambda spec: tf.zeros(spec.shape, spec.dtype), data['ident'].element_spec
   )
   return data['ident'].reduce(nobody, lambda _, element: element)
+
+
+def _squared_norm(update):
+  return tf.add_n(
+    [
+      tf.reduce_sum(tf.cast(part, tf.float32) ** 2)
+      for part in tf.nest.flatten(update)
+    ]
+  )
 
 
 def _build_training(model_fn, optimizer, metrics_aggregator, loop):

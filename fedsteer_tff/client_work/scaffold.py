@@ -17,7 +17,7 @@ which is |A| / N times the mean change. All controls are 0 at first.
 import collections
 import math
 import numbers
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -65,14 +65,7 @@ def build_scaffold_client_work(
     TypeError: If `learning_rate` is not a number.
     ValueError: If `learning_rate` is not finite and above 0.
   """
-  if isinstance(learning_rate, bool) or not isinstance(
-    learning_rate, numbers.Real
-  ):
-    raise TypeError(f'learning_rate must be a number, found {learning_rate!r}')
-  if not math.isfinite(learning_rate) or learning_rate <= 0:
-    raise ValueError(
-      f'learning_rate must be finite and > 0, found {learning_rate!r}'
-    )
+  check_scaffold_learning_rate('learning_rate', learning_rate)
   training = identified.build_identified_client_work(
     weight_term.with_term(model_fn),
     optimizer,
@@ -80,6 +73,7 @@ def build_scaffold_client_work(
     metrics_aggregator=metrics_aggregator,
     loop_implementation=loop_implementation,
   )
+  training_state_type = training.next.type_signature.parameter[0].member
   weights_type = training.next.type_signature.parameter[1]
   data_type = client_data.client_data_type(model_fn)
   result_type = training.next.type_signature.result.result.member
@@ -108,12 +102,17 @@ def build_scaffold_client_work(
       data=weight_term.add_slope(model_fn, data['data'], slope),
     )
 
-  @tff.tensorflow.computation(controls_type, result_type, data_type)
-  def renew(controls, result, data):
+  @tff.tensorflow.computation(
+    controls_type, training_state_type, result_type, data_type
+  )
+  def renew(controls, training_state, result, data):
     client_id = result.update['client_id']
     own = _own_control(controls, client_id)
     steps = data['data'].reduce(0, lambda count, _: count + 1)
-    distance = tf.cast(steps, tf.float32) * learning_rate
+    # The rate that trains is the state's, where there is one.
+    hparams = training.get_hparams(training_state)
+    rate = hparams.get('learning_rate', learning_rate)
+    distance = tf.cast(steps, tf.float32) * tf.cast(rate, tf.float32)
     renewed = tuple(
       c_i - c + tf.math.divide_no_nan(g, tf.cast(distance, g.dtype))
       for c_i, c, g in zip(
@@ -122,8 +121,10 @@ def build_scaffold_client_work(
         tf.nest.flatten(result.update['update']),
       )
     )
-    # A weight that is not a number compares as False.
-    counts = (client_id >= 0) & (result.update_weight > 0) & (steps > 0)
+    # The weight of an update that is dropped is not finite.
+    weight = result.update_weight
+    counts = (client_id >= 0) & (weight > 0) & tf.math.is_finite(weight)
+    counts &= steps > 0
     return collections.OrderedDict(
       counts=counts, client_id=client_id, control=renewed
     )
@@ -158,23 +159,19 @@ def build_scaffold_client_work(
     return _join(first, second['client_id'], second['control'], everyone)
 
   @tff.tensorflow.computation(reports_type)
-  def report(reports):
+  def unchanged(reports):
     return reports
 
   @tff.tensorflow.computation(controls_type, reports_type)
   def store(controls, reports):
     ids = reports['client_id'][:, tf.newaxis]
     server_control, client_controls = [], []
-    for c, table, rows in zip(
-      controls['server_control'],
-      controls['client_controls'],
-      reports['control'],
-    ):
-      before = tf.gather(table, reports['client_id'])
-      server_control.append(
-        c + tf.reduce_sum(rows - before, axis=0) / population_size
-      )
-      client_controls.append(tf.tensor_scatter_nd_update(table, ids, rows))
+    for table, rows in zip(controls['client_controls'], reports['control']):
+      # All controls are 0 at first, so c is their mean: taken anew, it is what
+      # adding the changes / N gives, and cannot drift.
+      renewed = tf.tensor_scatter_nd_update(table, ids, rows)
+      server_control.append(tf.reduce_mean(renewed, axis=0))
+      client_controls.append(renewed)
     return collections.OrderedDict(
       server_control=tuple(server_control),
       client_controls=tuple(client_controls),
@@ -202,11 +199,19 @@ def build_scaffold_client_work(
       tff.federated_map(add_control, (controls, data)),
     )
     renewed = tff.federated_aggregate(
-      tff.federated_map(renew, (controls, output.result, data)),
+      tff.federated_map(
+        renew,
+        (
+          controls,
+          tff.federated_broadcast(state.training),
+          output.result,
+          data,
+        ),
+      ),
       no_reports(),
       accumulate,
       merge,
-      report,
+      unchanged,
     )
     new_state = tff.federated_zip(
       collections.OrderedDict(
@@ -218,14 +223,43 @@ def build_scaffold_client_work(
       new_state, output.result, output.measurements
     )
 
-  return tff.learning.templates.ClientWorkProcess(init_fn, next_fn)
+  state_type = init_fn.type_signature.result.member
+
+  @tff.tensorflow.computation(state_type)
+  def get_hparams_fn(state):
+    return training.get_hparams(state['training'])
+
+  hparams_type = get_hparams_fn.type_signature.result
+
+  @tff.tensorflow.computation(state_type, hparams_type)
+  def set_hparams_fn(state, hparams):
+    return collections.OrderedDict(
+      controls=state['controls'],
+      training=training.set_hparams(state['training'], hparams),
+    )
+
+  return tff.learning.templates.ClientWorkProcess(
+    init_fn,
+    next_fn,
+    get_hparams_fn=get_hparams_fn,
+    set_hparams_fn=set_hparams_fn,
+  )
+
+
+def check_scaffold_learning_rate(name: str, value: Any) -> None:
+  """Raises TypeError or ValueError unless `value` is a number above 0."""
+  if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    raise TypeError(f'{name} must be a number, found {value!r}')
+  if not math.isfinite(value) or value <= 0:
+    raise ValueError(f'{name} must be finite and > 0, found {value!r}')
 
 
 def _own_control(controls, client_id):
   """Returns the client's control; that of anybody if it is padding."""
-  return tuple(
-    table[tf.maximum(client_id, 0)] for table in controls['client_controls']
-  )
+  tables = controls['client_controls']
+  # An unknown id is the aggregator's to complain about.
+  place = tf.clip_by_value(client_id, 0, tables[0].shape[0] - 1)
+  return tuple(table[place] for table in tables)
 
 
 def _join(reports, client_ids, rows, counts):

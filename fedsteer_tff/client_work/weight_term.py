@@ -30,7 +30,7 @@ def with_term(model_fn: ModelFn, curvature: float = 0.0) -> ModelFn:
     curvature: mu.
 
   Returns:
-    The same for batches that `add_slope` makes.
+    The same for batches that `add_slope` makes. mu may be 0.
   """
   if callable(model_fn):
     return lambda: _ModelWithTerm(model_fn(), curvature)
@@ -45,27 +45,28 @@ def add_slope(
   Args:
     model_fn: The model without the term.
     dataset: Batches for it.
-    slope: c, one tensor for each trainable weight.
+    slope: c, one tensor for each trainable weight, in their order.
   """
-  if callable(model_fn):
-    return dataset.map(
-      lambda *batch: collections.OrderedDict(
-        [(_BATCH, batch[0] if len(batch) == 1 else batch), (_SLOPE, slope)]
-      )
-    )
 
   def join(*batch):
-    x, y = _parts(batch[0] if len(batch) == 1 else batch)
+    # `map` takes tuples apart, those of one part too.
+    batch = tf.nest.pack_sequence_as(
+      dataset.element_spec, tf.nest.flatten(batch)
+    )
+    if callable(model_fn):
+      return collections.OrderedDict([(_BATCH, batch), (_SLOPE, slope)])
+    x, y = _parts(batch)
     return (x, slope), y
 
   return dataset.map(join)
 
 
-def _term(slope, curvature, weights):
+def _term(slope, curvature, weights, dtype):
   parts = []
   for c, w in zip(tf.nest.flatten(slope), tf.nest.flatten(weights)):
     w = tf.convert_to_tensor(w)
-    parts.append(tf.reduce_sum((c + curvature / 2 * w) * w))
+    product = (tf.cast(c, w.dtype) + curvature / 2 * w) * w
+    parts.append(tf.cast(tf.reduce_sum(product), dtype))
   return tf.add_n(parts)
 
 
@@ -111,7 +112,10 @@ class _ModelWithTerm(tff.learning.models.VariableModel):
     return output._replace(
       loss=output.loss
       + _term(
-        batch_input[_SLOPE], self._curvature, self._model.trainable_variables
+        batch_input[_SLOPE],
+        self._curvature,
+        self._model.trainable_variables,
+        output.loss.dtype,
       )
     )
 
@@ -139,17 +143,19 @@ def _functional(model, curvature):
   def predict_on_batch(model_weights, x, training):
     x, slope = x
     output = model.predict_on_batch(model_weights, x, training)
-    return output, _term(slope, curvature, model_weights[0])
+    return output, _term(slope, curvature, model_weights[0], tf.float32)
 
   def loss(output, label, sample_weight=None):
     output, term = output
-    return model.loss(output, label, sample_weight) + term
+    own = model.loss(output, label, sample_weight)
+    return own + tf.cast(term, own.dtype)
 
   @tf.function
   def update_metrics_state(state, labels, batch_output, sample_weight=None):
     output, term = batch_output.predictions
     own = batch_output._replace(
-      loss=batch_output.loss - term, predictions=output
+      loss=batch_output.loss - tf.cast(term, batch_output.loss.dtype),
+      predictions=output,
     )
     return model.update_metrics_state(state, labels, own, sample_weight)
 

@@ -146,14 +146,23 @@ class RunDirectory:
   ) -> None:
     """Writes the configuration: from now on the folder is that of a run.
 
+    The summary of a run that is complete and goes on now, since it may grow, is
+    kept under another name.
+
     Args:
       config: As for `open`, which must have been called.
-      versions: Versions of the software, kept beside the configuration.
+      versions: Versions of the software. Those that the run was begun with are
+        kept beside the configuration.
       hashes: Hashes of data, cohorts and the like, kept there too.
     """
+    if os.path.isfile(self.summary_path):
+      os.replace(self.summary_path, self._free_name('summary_before_{}.json'))
+    begun_with = {}
+    if os.path.isfile(self._config_path):
+      begun_with = self.stored_versions()
     content = {
       'flags': dict(config),
-      'versions': dict(versions),
+      'versions': {**versions, **begun_with},
       'hashes': dict(hashes or {}),
     }
     if not os.path.isfile(self._config_path) or content != files.read_json(
@@ -177,7 +186,7 @@ class RunDirectory:
     return files.read_json(self._config_path).get('flags', {})
 
   def stored_versions(self) -> dict[str, str]:
-    """Returns the versions kept beside the configuration."""
+    """Returns the versions that the run was begun with."""
     return files.read_json(self._config_path).get('versions', {})
 
   def stored_hashes(self) -> dict[str, str]:
@@ -191,6 +200,12 @@ class RunDirectory:
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes the result: the run counts as complete from now on."""
     files.write_json(self.summary_path, summary)
+
+  def _free_name(self, pattern: str) -> str:
+    number = 1
+    while os.path.exists(os.path.join(self._path, pattern.format(number))):
+      number += 1
+    return os.path.join(self._path, pattern.format(number))
 
   @property
   def _config_path(self) -> str:

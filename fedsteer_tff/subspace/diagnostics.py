@@ -19,6 +19,9 @@ def steering_metrics(
 ) -> Mapping[str, tf.Tensor]:
   """Measures how well Q represents the cohort, and what that is worth.
 
+  Where coordinates are taken from sketches, so are these: norms and inner
+  products are then those of sketches, right in expectation.
+
   Args:
     gram: Float [k, k], Q Q^T.
     inner_products: Float [m, k], Q g_i.

@@ -17,6 +17,7 @@ remember all clients' last updates, such as FedVARP.
 from collections.abc import Sequence
 import dataclasses
 import math
+import numbers
 from typing import NamedTuple, Optional
 
 import tensorflow as tf
@@ -81,7 +82,7 @@ class EstimatorRule:
       CORRECTION_WEIGHTINGS,
     )
     smoothing = self.correction_smoothing
-    if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)):
+    if isinstance(smoothing, bool) or not isinstance(smoothing, numbers.Real):
       raise TypeError(
         f'correction_smoothing must be a number, found {smoothing!r}'
       )

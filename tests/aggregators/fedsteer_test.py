@@ -484,7 +484,7 @@ def test_the_same_rounds_give_the_same_state_bit_for_bit():
       {'correction_weighting': 'none'},
       ValueError,
       "correction_weighting must be one of 'inverse_probability', "
-      "'self_normalized', found 'none'",
+      "'self_normalized', 'participant_mean', found 'none'",
     ),
     (
       {'correction_smoothing': 0.0},

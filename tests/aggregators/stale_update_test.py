@@ -123,28 +123,28 @@ def test_bad_reports_are_dropped_counted_and_never_cached(method):
 def test_the_published_step(method, name, tolerance):
   golden = numpy_oracle.golden(name)
   population, dimension = golden['H'].shape
-  # Its factor of FedStale is 1 for all who ever took part, and 0 for those
-  # whose remembered update is 0 anyway.
+  # Its factor of FedStale is 1 for all who ever took part, so that it is
+  # FedVARP there, and 0 for those whose remembered update is 0 anyway.
   assert set(golden['beta']) == {0.0, 1.0}
   assert not golden['H'][golden['beta'] == 0].any()
-  parameters = {} if method == 'fedavg' else _METHODS[method]
-  if method == 'fedstale':
-    parameters = {'beta': 1.0}
-  factory = aggregators.StaleUpdateFactory(population, **parameters)
+  if method == 'fedavg':
+    factory = aggregators.InverseProbabilityFactory(population)
+  else:
+    parameters = {**_METHODS[method], 'beta': 1.0}
+    factory = aggregators.StaleUpdateFactory(population, **parameters)
   process = factory.create(
     small_rounds.value_type([tff.TensorType(np.float32, [dimension])]),
     small_rounds.WEIGHT_TYPE,
   )
-  memory = golden['H'] if method != 'fedavg' else 0 * golden['H']
-  state = collections.OrderedDict(
-    process.initialize(),
-    updates=np.float32(memory),
-    baseline=golden['d'] @ np.float32(memory).astype(float),
-    client_weight=np.float32(golden['d']),
-    last_seen=np.zeros(population, np.int32),
-    weight_seen=np.float64(1.0),
-    clients_seen=np.int32(population),
-  )
+  state = collections.OrderedDict(process.initialize())
+  if method != 'fedavg':
+    state.update(
+      updates=np.float32(golden['H']),
+      client_weight=np.float32(golden['d']),
+      last_seen=np.zeros(population, np.int32),
+      weight_seen=np.float64(1.0),
+      clients_seen=np.int32(population),
+    )
   values = [
     collections.OrderedDict(
       update=[np.float32(golden['G'][i])],
@@ -264,6 +264,41 @@ def test_without_trust_it_is_the_inverse_probability_average():
     states = [output.state for output in outputs]
     found, wanted = (small_rounds.flat(output.result) for output in outputs)
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_mifa_does_not_depend_on_the_probabilities():
+  reports = small_rounds.simulate(7, 1, empty=())[0]
+  rare = [
+    small_rounds.report(r.client_id, r.update, probability=1e-6)
+    for r in reports
+  ]
+  process = _build('mifa')
+  deltas = [
+    small_rounds.flat(
+      small_rounds.run(process, process.initialize(), one).result
+    )
+    for one in (reports, rare)
+  ]
+  np.testing.assert_array_equal(deltas[0], deltas[1])
+
+
+@pytest.mark.parametrize('method', _METHODS)
+def test_one_huge_update_is_forgotten_with_the_next_of_its_client(method):
+  process = _build(method)
+  state = process.initialize()
+  everyone = range(small_rounds.NUM_CLIENTS)
+
+  def run(state, size):
+    reports = [
+      small_rounds.report(i, np.full(12, size if i == 0 else 1.0), None, 1.0)
+      for i in everyone
+    ]
+    return small_rounds.run(process, state, reports)
+
+  for size in (1e17, 1.0, 1.0):
+    output = run(state, size)
+    state = output.state
+  np.testing.assert_allclose(small_rounds.flat(output.result), 1.0, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Tests of the whole learning process against Keras and NumPy."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -297,6 +299,32 @@ def test_a_distribute_aggregate_form_exists_for_dense():
     process.next
   )
   assert isinstance(form, tff.backends.mapreduce.DistributeAggregateForm)
+
+
+def test_metrics_are_aggregated_as_one_wishes():
+  def metrics_aggregator(finalizers):
+    aggregate = tff.learning.metrics.sum_then_finalize(finalizers)
+
+    def aggregate_and_count(unfinalized):
+      one = tff.tensorflow.computation(
+        lambda _: tf.constant(1), unfinalized.type_signature.member
+      )
+      return tff.federated_zip(
+        collections.OrderedDict(
+          usual=aggregate(unfinalized),
+          clients=tff.federated_sum(tff.federated_map(one, unfinalized)),
+        )
+      )
+
+    return aggregate_and_count
+
+  process = small_training.build(metrics_aggregator=metrics_aggregator)
+  output = small_training.run(process, process.initialize(), [0, 1], pad_to=2)
+  found = output.metrics['client_work']['train']
+  usual = small_training.build()
+  wanted = small_training.run(usual, usual.initialize(), [0, 1], pad_to=2)
+  assert found['clients'] == 2
+  assert found['usual'] == wanted.metrics['client_work']['train']
 
 
 def test_weights_can_be_set_and_read():

@@ -49,6 +49,19 @@ def test_a_folder_that_was_not_committed_leaves_nothing(tmp_path):
   assert not (tmp_path / 'run').exists()
 
 
+def test_a_run_that_goes_on_keeps_its_summary_and_its_first_versions(tmp_path):
+  path = tmp_path / 'run'
+  _open(path, commit=True, finish=True)
+  summary = (path / 'summary.json').read_bytes()
+  directory = run_directory.RunDirectory(str(path))
+  directory.open({**CONFIG, 'rounds': 11}, may_grow='rounds')
+  directory.commit({**CONFIG, 'rounds': 11}, {'python': '4', 'new': '1'})
+  assert directory.stored_versions() == {'python': '3', 'new': '1'}
+  directory.close()
+  assert not (path / 'summary.json').exists()
+  assert (path / 'summary_before_1.json').read_bytes() == summary
+
+
 def test_a_committed_run_is_unfinished_until_its_summary(tmp_path):
   assert _open(tmp_path / 'run', commit=True) is NEW
   assert _open(tmp_path / 'run', finish=True) is UNFINISHED

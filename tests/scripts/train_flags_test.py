@@ -50,6 +50,10 @@ def _parse(*arguments):
       ['--core_set=1,b'],
       '--core_set must be client ids separated by commas, found 1,b',
     ),
+    (
+      ['--core_set=1,2', '--core_set_size=2'],
+      '--core_set_size must not be given with --core_set, found 2',
+    ),
     (['--output_dir='], '--output_dir must be given'),
     (
       ['--participation=uniform', '--participation_skew=5'],

@@ -362,7 +362,7 @@ def test_every_part_of_a_name_can_be_replaced():
       {'correction_weighting': 'equal'},
       ValueError,
       "correction_weighting must be one of 'inverse_probability', "
-      "'self_normalized', found 'equal'",
+      "'self_normalized', 'participant_mean', found 'equal'",
     ),
     (
       {'correction_smoothing': 0},
