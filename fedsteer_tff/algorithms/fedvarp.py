@@ -4,9 +4,9 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-from fedsteer_tff import aggregators
 from fedsteer_tff import subspace
 from fedsteer_tff.algorithms import composition
+from fedsteer_tff.algorithms import fedstale
 from fedsteer_tff.participation import identity
 
 
@@ -45,14 +45,12 @@ def build_fedvarp(
     ValueError: If a value is outside its range, or the model has no trainable
       weights.
   """
-  return composition.compose_process(
+  return fedstale.build_fedstale(
     model_fn,
-    aggregators.StaleUpdateFactory(
-      population_size,
-      correction_weighting=correction_weighting,
-      correction_smoothing=correction_smoothing,
-      client_weighting=client_weighting,
-    ),
+    population_size,
+    beta=1.0,
+    correction_weighting=correction_weighting,
+    correction_smoothing=correction_smoothing,
     client_weighting=client_weighting,
-    **composition.shared_arguments(common),
+    **common,
   )
