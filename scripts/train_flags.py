@@ -230,7 +230,9 @@ def _define_fedsteer() -> None:
   flags.DEFINE_float('absolute_ridge', None, 'Instead of the relative ridge.')
   flags.DEFINE_integer('warmup_rounds', None, 'Before the core is chosen.')
   flags.DEFINE_integer('reselect_every', None, 'Choose again; 0 for never.')
-  flags.DEFINE_string('core_eligibility', None, 'frequent or received.')
+  flags.DEFINE_string(
+    'core_eligibility', None, 'reporting, frequent or received.'
+  )
   flags.DEFINE_string(
     'aggregation',
     None,

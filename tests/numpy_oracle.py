@@ -72,10 +72,25 @@ def selection_error(candidates, targets, weights, ridges, members) -> float:
   return total
 
 
-def select(candidates, targets, weights, ridge, size, eligible):
-  """Returns greedy start plus best-improving swaps, one scalar ridge."""
+def select(
+  candidates,
+  targets,
+  weights,
+  ridge,
+  size,
+  eligible,
+  members=None,
+  smallest_gain=0.0,
+):
+  """Returns greedy start plus best-improving swaps, one scalar ridge.
+
+  With `members`, a list with -1 for places to be filled, the search begins
+  there, and the result has the members at their places, -1 where nobody was
+  left.
+  """
 
   def error(members):
+    members = [i for i in members if i >= 0]
     basis = candidates[members]
     matrix = basis @ basis.T + ridge * np.eye(len(members))
     inner = basis @ targets.T
@@ -88,22 +103,34 @@ def select(candidates, targets, weights, ridge, size, eligible):
 
   pool = [int(i) for i in np.flatnonzero(eligible)]
   constant = np.sum(weights * np.sum(targets**2, axis=1))
-  members, current = [], constant
-  for _ in range(min(size, len(pool))):
-    members, current = best([members + [i] for i in pool if i not in members])
-  while len(pool) > len(members) > 0:
-    swapped, lowest = best(
-      [
-        members[:position] + [i] + members[position + 1 :]
-        for position in range(len(members))
-        for i in pool
-        if i not in members
-      ]
+  compact = members is None
+  members = [-1] * size if compact else [int(i) for i in members]
+
+  def put(place, candidate):
+    return members[:place] + [candidate] + members[place + 1 :]
+
+  for place in range(size):
+    outside = [i for i in pool if i not in members]
+    if members[place] < 0 and outside:
+      members, _ = best([put(place, i) for i in outside])
+  current = error(members)
+  while True:
+    swaps = [
+      put(place, i)
+      for place in range(size)
+      for i in pool
+      if members[place] >= 0 and i not in members
+    ]
+    if not swaps:
+      break
+    swapped, lowest = best(swaps)
+    least = max(
+      _SMALLEST_RELATIVE_GAIN * abs(constant), smallest_gain * current
     )
-    if not current - lowest > _SMALLEST_RELATIVE_GAIN * abs(constant):
+    if not current - lowest > least:
       break
     members, current = swapped, lowest
-  return members
+  return [i for i in members if i >= 0] if compact else members
 
 
 @dataclasses.dataclass
@@ -130,13 +157,14 @@ class FedSteer:
     ridge: float = 0.01,
     absolute_ridge: Optional[float] = None,
     warmup_rounds: int = 10,
-    reselect_every: int = 0,
-    core_eligibility: str = 'frequent',
+    reselect_every: Optional[int] = None,
+    core_eligibility: Optional[str] = None,
     client_weighting: str = 'known',
     aggregation: str = 'sketched_projection',
     sketch_matrix: Optional[np.ndarray] = None,
     candidate_pool_size: int = 1024,
     duplicates: str = 'first',
+    plain_sum: bool = True,
   ):
     """Starts with empty caches.
 
@@ -149,14 +177,17 @@ class FedSteer:
       ridge: Relative ridge.
       absolute_ridge: Absolute ridge or None.
       warmup_rounds: Rounds before the selection.
-      reselect_every: Rounds between selections, 0 for none.
-      core_eligibility: 'frequent' or 'received'.
+      reselect_every: Rounds between selections, 0 for none; 1 if None and
+        clients of a round may enter, else 0.
+      core_eligibility: 'reporting', 'frequent' or 'received'; the default of
+        the design if None.
       client_weighting: 'known' or 'examples'.
       aggregation: The design; only whether it sketches matters here.
       sketch_matrix: [D, b], sk(x) = x @ matrix; the identity if None.
       candidate_pool_size: Places in the pool, at most N.
       duplicates: 'first': further reports are left out; 'counted': they take
         part in the correction; 'mean': as well, and caches hold the mean.
+      plain_sum: Whether there is no factory for the correction.
     """
     self.refresh, self.weighting, self.smoothing = rule
     self.population_size, self.dimension = population_size, dimension
@@ -164,8 +195,16 @@ class FedSteer:
     self.core = np.array(core_set if self.given else [-1] * core_set_size, int)
     k = len(self.core)
     self.ridge, self.absolute_ridge = ridge, absolute_ridge
-    self.warmup_rounds, self.reselect_every = warmup_rounds, reselect_every
+    self.warmup_rounds = warmup_rounds
+    shows_updates = aggregation in ('sketched_projection', 'server_projection')
+    if core_eligibility is None:
+      core_eligibility = (
+        'reporting' if shows_updates and plain_sum else 'frequent'
+      )
     self.core_eligibility = core_eligibility
+    if reselect_every is None:
+      reselect_every = int(core_eligibility == 'reporting')
+    self.reselect_every = reselect_every
     self.known_weights = client_weighting == 'known'
     self.sketched = aggregation == 'sketched_projection'
     self.sketch_matrix = (
@@ -279,11 +318,11 @@ class FedSteer:
     metrics = self._metrics(active, gram, seen_basis, cached, fresh, total)
     metrics['nonfinite_clients'] = nonfinite
     metrics['duplicate_clients'] = duplicates
-    self._select_if_due(active)
+    self._select_if_due(active, fresh, seen_basis)
     self.round_num += 1
     return delta, metrics
 
-  def _select_if_due(self, active):
+  def _select_if_due(self, active, fresh, seen_basis):
     if self.given:
       return
     incomplete = -1 in self.core
@@ -300,30 +339,97 @@ class FedSteer:
       self.reselect_every and since > 0 and not (since % self.reselect_every)
     )
     if (since >= 0 and incomplete) or again:
-      self._select()
+      if self.core_eligibility == 'reporting':
+        self._admit(active, fresh, seen_basis)
+      else:
+        self._select()
 
-  def _select(self):
+  def _admit(self, active, fresh, seen_basis):
+    """Lets clients of the round into the core set, see the factory."""
+    size = len(self.core)
+    scores = {}
+    for i, report in active.items():
+      if i in self.core:
+        continue
+      seen = self._seen(report.update)
+      residual = seen - seen_basis.T @ fresh[i]
+      scores[i] = (
+        report.weight**2
+        * (1 - report.probability)
+        / report.probability
+        * (residual @ residual)
+        / (seen @ seen)
+      )
+    best = set(sorted(scores, key=scores.get, reverse=True)[:size])
+    outside = [i for i in active if i in best]
+    if not outside:
+      return
+    ids, targets, weights = self._targets()
+    rows = (
+      np.concatenate(
+        [
+          self.basis,
+          np.reshape([active[i].update for i in outside], [-1, self.dimension]),
+        ]
+      )
+      @ self.sketch_matrix
+    )
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    members = select(
+      unit,
+      targets / np.linalg.norm(targets, axis=1, keepdims=True),
+      weights,
+      self.ridge if self.absolute_ridge is None else 0.01,
+      size,
+      np.arange(len(rows)) >= size,
+      members=[j if i >= 0 else -1 for j, i in enumerate(self.core)],
+      smallest_gain=0.02,
+    )
+    if max(members) < size:
+      return
+    if (self.core < 0).all():
+      self.smoothed[:] = 0
+    for slot, member in enumerate(members):
+      if member >= size:
+        self.core[slot] = outside[member - size]
+        self.basis[slot] = active[self.core[slot]].update
+        self.row_round[slot] = self.round_num
+        self.coordinates[:, slot] = 0
+    filled = np.array(members) >= 0
+    core_sketches = filled[:, np.newaxis] * rows[members]
+    self.coordinates[ids] = project(
+      core_sketches, targets, self.ridge, self.absolute_ridge
+    )
+
+  def _targets(self):
+    """Returns ids, sketches and weights of the clients in the pool."""
     rows = [
       self.pool[place]
       for place in sorted(self.pool)
       if np.any(self.pool[place][1])
     ]
-    size = len(self.core)
     ids = np.array([row[0] for row in rows], int)
     sketches = np.reshape(
       [row[1] for row in rows], [-1, self.sketch_matrix.shape[1]]
     )
     probabilities = np.array([row[2] for row in rows])
+    weights = self.weight[ids] ** 2 * (1 - probabilities) / probabilities
+    if not weights.any():
+      weights = np.ones(len(rows))
+    return ids, sketches, weights
+
+  def _select(self):
+    ids, sketches, weights = self._targets()
+    probabilities = np.array([self.pool[i % self.pool_size][2] for i in ids])
+    size = len(self.core)
     chosen = []
-    if len(rows):
+    if len(ids):
       unit = sketches / np.linalg.norm(sketches, axis=1, keepdims=True)
-      weights = self.weight[ids] ** 2 * (1 - probabilities) / probabilities
-      if not weights.any():
-        weights = np.ones(len(rows))
-      eligible = np.ones(len(rows), bool)
+      eligible = np.ones(len(ids), bool)
       if self.core_eligibility == 'frequent':
         threshold = np.median(probabilities)
-        if len(rows) >= size:
+        if len(ids) >= size:
           threshold = min(threshold, np.sort(probabilities)[::-1][size - 1])
         else:
           threshold = 0
@@ -341,7 +447,7 @@ class FedSteer:
       self.row_round[slot] = -1
       self.coordinates[:, slot] = 0
     assert not incoming
-    if len(rows):
+    if len(ids):
       core_sketches = np.zeros([size, sketches.shape[1]])
       for slot, client_id in enumerate(self.core):
         if client_id >= 0:

@@ -10,6 +10,9 @@ set, m the number of active clients, b the size of a sketch.
   server_projection    0         D                    m D            yes
   dense                k D       D + k D + 2 N k      as the upload  yes
 
+Where clients of a round may enter the core set after it, the server keeps at
+most k more updates while it collects a round: k D numbers.
+
 Unless the core set is given, a place for a sketch goes up as well: b numbers,
 N b in `dense`. They are zeros in rounds in which no sketches are collected.
 With a factory for the correction, its input, D numbers, goes up beside the
@@ -56,6 +59,9 @@ _TABLE = (
   'sketch',
 )
 
+# Clients that may enter the core set, in one order.
+_CANDIDATES = ('candidate_id', 'candidate_update', 'candidate_score')
+
 
 def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
   """Describes what a design brings to the server in a round.
@@ -72,6 +78,8 @@ def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
     * gram [k, k]: of what `inner_products` were taken with.
     * core_slot [r], core_update [r, D]: fresh rows of Q.
     * update [m, D]: the updates g_i, if `spec.keeps_updates`.
+    * candidate_id [c], candidate_update [c, D]: if `spec.admits_reporting`,
+      the c <= k clients outside the core set that should enter it first.
     * nonfinite_clients, duplicate_clients: how many were dropped or merged.
   """
   k, width = spec.core_set_size, spec.sketch_width
@@ -95,6 +103,11 @@ def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
   )
   if spec.keeps_updates:
     gathered['update'] = tf.TensorSpec([None, spec.dimension], **floats)
+  if spec.admits_reporting:
+    gathered['candidate_id'] = tf.TensorSpec([None], tf.int32)
+    gathered['candidate_update'] = tf.TensorSpec(
+      [None, spec.dimension], **floats
+    )
   return gathered
 
 
@@ -245,6 +258,11 @@ def _build_list_aggregate(spec, design, item_type, plain):
     )
 
   list_names = _TABLE + ('core_slot', 'core_update')
+  # The server finds them among all updates where it has these.
+  keeps_candidates = spec.admits_reporting and not collects
+  if keeps_candidates:
+    specs = dict(specs, candidate_score=tf.TensorSpec([None], tf.float32))
+    list_names += _CANDIDATES
 
   @tff.tensorflow.computation
   def zero():
@@ -290,6 +308,25 @@ def _build_list_aggregate(spec, design, item_type, plain):
     new['core_update'] = _append(
       accumulator['core_update'], report['update'], is_row
     )
+    if keeps_candidates:
+      new.update(
+        _best_candidates(
+          spec,
+          *(
+            _append(
+              accumulator[name], value, counts & (report['core_slot'] < 0)
+            )
+            for name, value in zip(
+              _CANDIDATES,
+              (
+                report['client_id'],
+                report['update'],
+                report['admission_score'],
+              ),
+            )
+          ),
+        )
+      )
     new['repeated'] = _append(accumulator['repeated'], repeated, listed)
     if keeps_sum:
       new['weighted_sum'] = accumulator['weighted_sum'] + tf.where(
@@ -331,6 +368,24 @@ def _build_list_aggregate(spec, design, item_type, plain):
     for name in ('core_slot', 'core_update'):
       merged[name] = tf.concat(
         [first[name], tf.boolean_mask(second[name], fresh_row)], axis=0
+      )
+    if keeps_candidates:
+      others = ~tf.reduce_any(
+        tf.equal(
+          second['candidate_id'][:, tf.newaxis], first['client_id'][tf.newaxis]
+        ),
+        axis=1,
+      )
+      merged.update(
+        _best_candidates(
+          spec,
+          *(
+            tf.concat(
+              [first[name], tf.boolean_mask(second[name], others)], axis=0
+            )
+            for name in _CANDIDATES
+          ),
+        )
       )
     merged['repeated'] = tf.concat(
       [
@@ -387,6 +442,16 @@ def _build_dense_sum(spec, item_type, plain):
   return aggregate
 
 
+def _best_candidates(spec, client_ids, updates, scores):
+  """Returns the k candidates of the largest scores, in order of arrival."""
+  count = tf.minimum(tf.size(scores), spec.core_set_size)
+  best = tf.sort(tf.math.top_k(scores, count).indices)
+  return {
+    name: tf.gather(values, best)
+    for name, values in zip(_CANDIDATES, (client_ids, updates, scores))
+  }
+
+
 def _append(values, value, condition):
   """Appends `value` to `values` along the first axis if `condition`."""
   count = tf.cast(condition, tf.int32)
@@ -425,6 +490,19 @@ def _finish(spec, design, plain, state, unfinished, weighted_sum):
       inner, coordinates = tf.matmul(same, inner), tf.matmul(same, coordinates)
     table['inner_products'], table['coordinates'] = inner, coordinates
     is_core = slots >= 0
+    if spec.admits_reporting:
+      scores = subspace.admission_scores(
+        updates, basis, coordinates, table['weight'], table['probability']
+      )
+      table.update(
+        _best_candidates(
+          spec,
+          *(
+            tf.boolean_mask(values, ~is_core)
+            for values in (table['client_id'], updates, scores)
+          ),
+        )
+      )
     table['update'] = updates
     table['core_slot'] = tf.boolean_mask(slots, is_core)
     table['core_update'] = tf.boolean_mask(updates, is_core)

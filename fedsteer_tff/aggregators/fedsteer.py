@@ -24,6 +24,9 @@ from fedsteer_tff.aggregators import reports
 from fedsteer_tff.aggregators import server_round
 from fedsteer_tff.participation import identity
 
+# Designs in which the server gets every update, if a plain sum is enough.
+_SHOWS_UPDATES = (designs.SKETCHED_PROJECTION, designs.SERVER_PROJECTION)
+
 
 @dataclasses.dataclass(frozen=True)
 class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
@@ -65,10 +68,17 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
       clients have reported by then to fill all slots, the choice is repeated
       after each round until they are filled.
     reselect_every: Chooses the core set anew after each so many rounds; 0 for
-      never.
-    core_eligibility: 'frequent', clients of at least median participation
-      probability; or 'received', every client that reported. Choose 'received'
-      if core members can be made to take part.
+      never. None for 1 if `core_eligibility` is 'reporting', and 0 otherwise.
+    core_eligibility: Who may be chosen. 'reporting', the clients of the round
+      that has just ended: the first such round fills the core set, and later
+      ones exchange members one by one where that pays, so that clients that
+      hardly ever take part get their row at once. The server needs updates of
+      single clients for that: not with 'client_projection', 'dense' or a
+      `correction_factory`. 'frequent', clients of at least median participation
+      probability; or 'received', every client that reported: those get a row
+      when they report again. Choose 'received' if core members can be made to
+      take part. None for 'reporting' where that is possible, and 'frequent'
+      otherwise.
     client_weighting: 'known', weights are the shares d_i, which sum to 1 over
       the population; or 'examples', weights are example counts n_i, and d_i is
       n_i over N times their mean over the clients seen so far.
@@ -93,8 +103,8 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   ridge: float = 0.01
   absolute_ridge: Optional[float] = None
   warmup_rounds: int = 10
-  reselect_every: int = 0
-  core_eligibility: str = subspace.FREQUENT
+  reselect_every: Optional[int] = None
+  core_eligibility: Optional[str] = None
   client_weighting: str = identity.KNOWN
   aggregation: str = designs.SKETCHED_PROJECTION
   sketch_size: int = 1024
@@ -123,10 +133,12 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
       )
     subspace.check_ridge(self.ridge, self.absolute_ridge)
     parameters.check_integer('warmup_rounds', self.warmup_rounds, 1)
-    parameters.check_integer('reselect_every', self.reselect_every, 0)
-    subspace.check_choice(
-      'core_eligibility', self.core_eligibility, subspace.ELIGIBILITIES
-    )
+    if self.reselect_every is not None:
+      parameters.check_integer('reselect_every', self.reselect_every, 0)
+    if self.core_eligibility is not None:
+      subspace.check_choice(
+        'core_eligibility', self.core_eligibility, subspace.ELIGIBILITIES
+      )
     subspace.check_choice(
       'client_weighting', self.client_weighting, identity.CLIENT_WEIGHTINGS
     )
@@ -152,6 +164,26 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
         'tff.aggregators.UnweightedAggregationFactory, found '
         f'{self.correction_factory!r}'
       )
+    if self.core_eligibility == subspace.REPORTING and not self._sees_updates:
+      raise ValueError(
+        "core_eligibility='reporting' needs updates of single clients: "
+        f'aggregation must be one of {", ".join(map(repr, _SHOWS_UPDATES))} '
+        'and correction_factory None, found '
+        f'{self.aggregation!r} and {self.correction_factory!r}'
+      )
+
+  @property
+  def _sees_updates(self) -> bool:
+    return (
+      self.aggregation in _SHOWS_UPDATES and self.correction_factory is None
+    )
+
+  @property
+  def eligibility(self) -> str:
+    """Who may be chosen for the core set."""
+    if self.core_eligibility is not None:
+      return self.core_eligibility
+    return subspace.REPORTING if self._sees_updates else subspace.FREQUENT
 
   @property
   def rule(self) -> subspace.EstimatorRule:
@@ -245,6 +277,10 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
 
   def _round_config(self, update_type):
     given = self.core_set is not None
+    admits = not given and self.eligibility == subspace.REPORTING
+    reselect_every = self.reselect_every
+    if reselect_every is None:
+      reselect_every = 1 if admits else 0
     return server_round.RoundConfig(
       spec=reports.ReportSpec(
         update_type=update_type,
@@ -256,11 +292,12 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
         ridge=self.ridge,
         absolute_ridge=self.absolute_ridge,
         rule=self.rule,
+        admits_reporting=admits,
       ),
       given_core_set=self.core_set,
       warmup_rounds=self.warmup_rounds,
-      reselect_every=self.reselect_every,
-      core_eligibility=self.core_eligibility,
+      reselect_every=reselect_every,
+      core_eligibility=self.eligibility,
       weights_are_shares=self.client_weighting == identity.KNOWN,
       pool_size=min(self.population_size, self.candidate_pool_size),
     )

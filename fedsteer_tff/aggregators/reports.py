@@ -42,6 +42,8 @@ class ReportSpec:
     absolute_ridge: Absolute ridge or None.
     rule: The estimator.
     keeps_updates: Whether the server gets every update by itself.
+    admits_reporting: Whether clients of a round may enter the core set after
+      it, so that the server gets k of their updates by themselves.
   """
 
   update_type: tff.Type
@@ -54,6 +56,7 @@ class ReportSpec:
   absolute_ridge: Optional[float]
   rule: subspace.EstimatorRule
   keeps_updates: bool = False
+  admits_reporting: bool = False
 
   @property
   def dimension(self) -> int:
@@ -182,6 +185,8 @@ def build_report(
       server projects.
     * squared_norm: float32, ||g_i||^2 where the coordinates come from.
     * sketch: float32 [width], zeros unless `collecting`.
+    * admission_score: float32, see `subspace.admission_scores`; only if
+      `spec.admits_reporting` and the server does not project.
 
   Raises:
     tf.errors.InvalidArgumentError: At run time, if an id is unknown, a
@@ -216,7 +221,7 @@ def build_report(
   if spec.collects_sketches:
     sketch = (seen if sketched else spec.sketch(row))[0]
     sketch = tf.where(collecting, sketch, tf.zeros_like(sketch))
-  return collections.OrderedDict(
+  report = collections.OrderedDict(
     update=update,
     counts=counts,
     nonfinite=present & ~is_finite,
@@ -229,6 +234,15 @@ def build_report(
     squared_norm=tf.reduce_sum(seen**2),
     sketch=sketch,
   )
+  if spec.admits_reporting and basis is not None:
+    report['admission_score'] = subspace.admission_scores(
+      seen,
+      basis,
+      coordinates,
+      report['weight'][tf.newaxis],
+      report['probability'][tf.newaxis],
+    )[0]
+  return report
 
 
 def core_slots(core_set: tf.Tensor, client_ids: tf.Tensor) -> tf.Tensor:

@@ -22,7 +22,8 @@ class RoundConfig:
     spec: The sizes, and the estimator.
     given_core_set: Client ids, or None if the core set is chosen.
     warmup_rounds: Rounds before the core set is chosen.
-    reselect_every: Rounds between later choices, 0 for none.
+    reselect_every: Rounds between later choices, 0 for none; where clients of a
+      round may enter the core set, rounds between such rounds.
     core_eligibility: Who may be chosen.
     weights_are_shares: Whether weights sum to 1 over the population.
     pool_size: P, places for sketches of candidates.
@@ -176,6 +177,7 @@ def _metrics(config, state, new, gathered, cohort, population_weight):
 
 def _select_if_due(config, state, new, gathered, first):
   """Collects sketches while a selection lies ahead, and selects when due."""
+  admits = config.core_eligibility == subspace.REPORTING
   done = state['round_num'] + 1
   since = done - config.warmup_rounds
   incomplete = tf.reduce_any(state['core_set'] < 0)
@@ -195,9 +197,18 @@ def _select_if_due(config, state, new, gathered, first):
     'core_round',
     'coordinates',
     'baseline',
+    'smoothed_correction',
   )
   before = [new[name] for name in names]
-  after = tf.cond(due, lambda: _select(config, new), lambda: before)
+  if admits:
+    due &= tf.size(gathered['candidate_id']) > 0
+  after = tf.cond(
+    due,
+    lambda: (
+      _admit(config, new, gathered, before) if admits else _select(config, new)
+    ),
+    lambda: before,
+  )
   new.update(zip(names, after))
   if config.reselect_every:
     new['collecting'] = tf.constant(True)
@@ -207,7 +218,7 @@ def _select_if_due(config, state, new, gathered, first):
 
 
 def _select(config, state):
-  """Returns core_set, core_updates, core_round, coordinates and baseline."""
+  """Returns core_set, core_updates, ... and smoothed_correction."""
   pool = state['pool']
   selected = subspace.select_from_pool(
     pool,
@@ -217,6 +228,53 @@ def _select(config, state):
     ridge=config.spec.ridge,
     absolute_ridge=config.spec.absolute_ridge,
   )
+  kept = selected.kept
+  return [
+    selected.core_set,
+    state['core_updates'] * tf.cast(kept, tf.float32)[:, tf.newaxis],
+    tf.where(kept, state['core_round'], -1),
+    *_with_new_coordinates(state, selected),
+    state['smoothed_correction'],
+  ]
+
+
+def _admit(config, state, gathered, before):
+  """Returns the same after clients of the round were let in, or `before`."""
+  pool, spec = state['pool'], config.spec
+  candidates = gathered['candidate_id']
+  rows = reports.core_slots(gathered['client_id'], candidates)
+  admitted = subspace.admit_reporting(
+    pool,
+    tf.gather(state['client_weight'], tf.maximum(pool['client_id'], 0)),
+    state['core_set'],
+    spec.sketch(state['core_updates']),
+    candidates,
+    tf.gather(gathered['sketch'], rows),
+    ridge=spec.ridge,
+    absolute_ridge=spec.absolute_ridge,
+  )
+  enters = admitted.entered >= 0
+
+  def exchange():
+    rows = tf.gather(
+      gathered['candidate_update'], tf.maximum(admitted.entered, 0)
+    )
+    # Before there is a core set, R holds whole updates. The baseline has them
+    # from now on.
+    was_empty = tf.reduce_all(state['core_set'] < 0)
+    return [
+      admitted.core_set,
+      tf.where(enters[:, tf.newaxis], rows, state['core_updates']),
+      tf.where(enters, state['round_num'], state['core_round']),
+      *_with_new_coordinates(state, admitted),
+      tf.where(was_empty, 0.0, state['smoothed_correction']),
+    ]
+
+  return tf.cond(tf.reduce_any(enters), exchange, lambda: before)
+
+
+def _with_new_coordinates(state, selected):
+  """Returns S with the coordinates of a new core set, and its baseline."""
   # A coordinate belongs to the client of its slot: it goes when that one does.
   kept = tf.cast(selected.kept, tf.float32)
   coordinates = tf.tensor_scatter_nd_update(
@@ -225,10 +283,4 @@ def _select(config, state):
     selected.coordinates,
   )
   products = coordinates * state['client_weight'][:, tf.newaxis]
-  return [
-    selected.core_set,
-    state['core_updates'] * kept[:, tf.newaxis],
-    tf.where(selected.kept, state['core_round'], -1),
-    coordinates,
-    tf.reduce_sum(tf.cast(products, tf.float64), axis=0),
-  ]
+  return coordinates, tf.reduce_sum(tf.cast(products, tf.float64), axis=0)

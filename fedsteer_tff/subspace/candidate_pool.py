@@ -16,9 +16,14 @@ import tensorflow as tf
 from fedsteer_tff.subspace import core_set as core_set_lib
 from fedsteer_tff.subspace import projection
 
+REPORTING = 'reporting'
 FREQUENT = 'frequent'
 RECEIVED = 'received'
-ELIGIBILITIES = (FREQUENT, RECEIVED)
+ELIGIBILITIES = (REPORTING, FREQUENT, RECEIVED)
+
+# Each exchange makes the coordinates of all clients in the pool anew, as they
+# were when these reported. It has to be worth that.
+_SMALLEST_ADMISSION_GAIN = 0.02
 
 # The ridge of the search, relative to unit rows, where the projection's own is
 # absolute and thus says nothing about normalised updates.
@@ -91,6 +96,8 @@ class NewCoreSet(NamedTuple):
     core_set: Int32 [k], client ids, -1 for an empty slot. A client that was a
       member before keeps its slot.
     kept: Bool [k], slots whose member did not change.
+    entered: Int32 [k], for each slot that a reporting client took, which of
+      them it was; -1 for the other slots.
     client_ids: Int32 [n], clients of the pool.
     coordinates: Float32 [n, k], their coordinates with respect to the new
       core set, computed from sketches.
@@ -98,6 +105,7 @@ class NewCoreSet(NamedTuple):
 
   core_set: tf.Tensor
   kept: tf.Tensor
+  entered: tf.Tensor
   client_ids: tf.Tensor
   coordinates: tf.Tensor
 
@@ -130,23 +138,11 @@ def select_from_pool(
   """
   size = core_set.shape[0]
   client_ids, sketches = pool['client_id'], pool['sketch']
-  norms = tf.norm(tf.cast(sketches, tf.float64), axis=1)
-  occupied = (client_ids >= 0) & (norms > 0)
-  probabilities = tf.cast(pool['participation_probability'], tf.float64)
-
-  unit = tf.math.divide_no_nan(
-    tf.cast(sketches, tf.float64), norms[:, tf.newaxis]
-  )
+  unit, variances, occupied = _targets(pool, weights)
   gram = projection.gram_matrix(unit)
-  variances = tf.cast(weights, tf.float64) ** 2 * tf.math.divide_no_nan(
-    1 - probabilities, probabilities
-  )
-  variances = tf.where(occupied, variances, 0.0)
-  variances = tf.where(
-    tf.reduce_any(variances > 0), variances, tf.cast(occupied, tf.float64)
-  )
   eligible = occupied
   if eligibility == FREQUENT:
+    probabilities = tf.cast(pool['participation_probability'], tf.float64)
     threshold = _frequent_threshold(
       tf.boolean_mask(probabilities, occupied), size
     )
@@ -157,7 +153,7 @@ def select_from_pool(
     tf.linalg.diag_part(gram),
     variances,
     size,
-    ridge if absolute_ridge is None else _DEFAULT_SELECTION_RIDGE,
+    _selection_ridge(ridge, absolute_ridge),
     eligible=eligible,
   )
   chosen = tf.where(
@@ -169,14 +165,153 @@ def select_from_pool(
 
   member = tf.equal(new_core_set[:, tf.newaxis], client_ids[tf.newaxis])
   member &= occupied[tf.newaxis]
-  core_sketches = tf.matmul(tf.cast(member, tf.float32), sketches)
-  coordinates = projection.project(
-    core_sketches, sketches, ridge, absolute_ridge
-  )
-  return NewCoreSet(
+  return _with_coordinates(
+    pool,
+    occupied,
     new_core_set,
     kept,
-    tf.boolean_mask(client_ids, occupied),
+    tf.fill([size], -1),
+    tf.matmul(tf.cast(member, tf.float32), sketches),
+    ridge,
+    absolute_ridge,
+  )
+
+
+def admit_reporting(
+  pool: Mapping[str, tf.Tensor],
+  weights: tf.Tensor,
+  core_set: tf.Tensor,
+  core_sketches: tf.Tensor,
+  client_ids: tf.Tensor,
+  sketches: tf.Tensor,
+  *,
+  ridge: float,
+  absolute_ridge: Optional[float],
+) -> NewCoreSet:
+  """Lets clients that have just reported into the core set.
+
+  Their updates are at hand, so that a row is there as soon as its client is a
+  member, however rarely that client takes part. Empty slots are filled; a
+  member is exchanged if that lowers E, over all clients in the pool as
+  `select_from_pool` counts them, by at least 2 %.
+
+  Args:
+    pool: See `empty_pool`; the reports are in it already.
+    weights: Float32 [P], n_i of the client at each place.
+    core_set: Int32 [k], the core set until now.
+    core_sketches: Float32 [k, width], sketches of its rows; zeros in an empty
+      slot.
+    client_ids: Int32 [m], distinct clients, none of them in the core set.
+    sketches: Float32 [m, width], of their updates.
+    ridge: Relative ridge.
+    absolute_ridge: Absolute ridge of the projection, or None.
+  """
+  size = core_set.shape[0]
+  targets, variances, occupied = _targets(pool, weights)
+  candidates = tf.concat([core_sketches, sketches], axis=0)
+  unit = _normalized(candidates)
+  reports = tf.range(tf.shape(candidates)[0]) >= size
+  selection = core_set_lib.select_core_set(
+    projection.gram_matrix(unit),
+    tf.matmul(targets, unit, transpose_b=True),
+    tf.cast(occupied, tf.float64),
+    variances,
+    size,
+    _selection_ridge(ridge, absolute_ridge),
+    eligible=reports & tf.reduce_any(tf.not_equal(candidates, 0.0), axis=1),
+    members=tf.where(core_set >= 0, tf.range(size), -1),
+    smallest_gain=_SMALLEST_ADMISSION_GAIN,
+  )
+  chosen = tf.maximum(selection.core_set, 0)
+  entered = tf.where(selection.core_set >= size, selection.core_set - size, -1)
+  return _with_coordinates(
+    pool,
+    occupied,
+    tf.where(
+      selection.core_set >= 0,
+      tf.gather(tf.concat([core_set, client_ids], axis=0), chosen),
+      -1,
+    ),
+    (entered < 0) & (core_set >= 0),
+    entered,
+    tf.where(
+      (selection.core_set >= 0)[:, tf.newaxis],
+      tf.gather(candidates, chosen),
+      0.0,
+    ),
+    ridge,
+    absolute_ridge,
+  )
+
+
+def admission_scores(
+  vectors: tf.Tensor,
+  basis: tf.Tensor,
+  coordinates: tf.Tensor,
+  weights: tf.Tensor,
+  probabilities: tf.Tensor,
+) -> tf.Tensor:
+  """Returns what each report adds to E: who should be let in first.
+
+  Args:
+    vectors: Float32 [m, d], updates or their sketches.
+    basis: Float32 [k, d], Q or its sketch.
+    coordinates: Float32 [m, k], of the updates.
+    weights: Float32 [m], n_i.
+    probabilities: Float32 [m], p_i.
+
+  Returns:
+    Float32 [m], n_i^2 (1 - p_i) / p_i ||g_i - Q^T s_i||^2 / ||g_i||^2.
+  """
+  residuals = vectors - projection.reconstruct(basis, coordinates)
+  shares = tf.math.divide_no_nan(
+    tf.reduce_sum(residuals**2, axis=1), tf.reduce_sum(vectors**2, axis=1)
+  )
+  return weights**2 * (1 - probabilities) / probabilities * shares
+
+
+def _normalized(sketches):
+  """Returns float64 rows of norm 1, or 0."""
+  sketches = tf.cast(sketches, tf.float64)
+  norms = tf.norm(sketches, axis=1, keepdims=True)
+  return tf.math.divide_no_nan(sketches, norms)
+
+
+def _targets(pool, weights):
+  """Returns the unit targets, their weights v_i, and which places are used."""
+  unit = _normalized(pool['sketch'])
+  occupied = (pool['client_id'] >= 0) & tf.reduce_any(
+    tf.not_equal(unit, 0.0), axis=1
+  )
+  probabilities = tf.cast(pool['participation_probability'], tf.float64)
+  variances = tf.cast(weights, tf.float64) ** 2 * tf.math.divide_no_nan(
+    1 - probabilities, probabilities
+  )
+  variances = tf.where(occupied, variances, 0.0)
+  return (
+    unit,
+    tf.where(
+      tf.reduce_any(variances > 0), variances, tf.cast(occupied, tf.float64)
+    ),
+    occupied,
+  )
+
+
+def _selection_ridge(ridge, absolute_ridge):
+  return ridge if absolute_ridge is None else _DEFAULT_SELECTION_RIDGE
+
+
+def _with_coordinates(
+  pool, occupied, core_set, kept, entered, core_sketches, ridge, absolute_ridge
+):
+  coordinates = projection.project(
+    core_sketches, pool['sketch'], ridge, absolute_ridge
+  )
+  return NewCoreSet(
+    core_set,
+    kept,
+    entered,
+    tf.boolean_mask(pool['client_id'], occupied),
     tf.boolean_mask(coordinates, occupied),
   )
 

@@ -128,6 +128,8 @@ def select_core_set(
   ridge: Union[float, tf.Tensor],
   *,
   eligible: Optional[tf.Tensor] = None,
+  members: Optional[tf.Tensor] = None,
+  smallest_gain: float = 0.0,
   max_swaps: int = 100,
 ) -> CoreSelection:
   """Finds a core set of small E: greedy start, then best-improving swaps.
@@ -144,6 +146,10 @@ def select_core_set(
     core_set_size: k >= 1, a Python integer.
     ridge: r as a scalar, or [m] for one r_i a target.
     eligible: Bool [P], which candidates may be chosen; all if None.
+    members: Int32 [k], candidates that the search begins with, each at its
+      place, eligible or not; -1 for a place that is to be filled. All are if
+      None.
+    smallest_gain: The share of E, >= 0, that an exchange must take off it.
     max_swaps: An upper bound on the number of exchanges.
 
   Returns:
@@ -163,6 +169,8 @@ def select_core_set(
   candidates = tf.range(num_candidates)
   if eligible is None:
     eligible = tf.ones([num_candidates], tf.bool)
+  if members is None:
+    members = tf.fill([core_set_size], -1)
 
   def errors_with(core_set, position):
     """E after putting each candidate [P] at `position`."""
@@ -180,19 +188,19 @@ def select_core_set(
 
   def add(position, core_set, error):
     errors = errors_with(core_set, position)
-    found = tf.reduce_min(errors) < _infinity()
+    adds = (tf.reduce_min(errors) < _infinity()) & (members[position] < 0)
     best = tf.argmin(errors, output_type=tf.int32)
     here = tf.equal(tf.range(core_set_size), position)
     return (
       position + 1,
-      tf.where(found & here, best, core_set),
-      tf.where(found, tf.reduce_min(errors), error),
+      tf.where(adds & here, best, core_set),
+      tf.where(adds, tf.reduce_min(errors), error),
     )
 
   _, core_set, greedy_error = tf.while_loop(
     lambda position, *_: position < core_set_size,
     add,
-    [tf.constant(0), tf.fill([core_set_size], -1), objective.constant],
+    [tf.constant(0), members, objective(members[tf.newaxis])[0]],
   )
 
   def improve(core_set, error, num_swaps, _):
@@ -205,7 +213,10 @@ def select_core_set(
     errors = tf.reshape(errors, [-1])
     best = tf.argmin(errors, output_type=tf.int32)
     gain = error - errors[best]
-    better = gain > _SMALLEST_RELATIVE_GAIN * tf.abs(objective.constant)
+    better = gain > tf.maximum(
+      _SMALLEST_RELATIVE_GAIN * tf.abs(objective.constant),
+      smallest_gain * error,
+    )
     position = best // num_candidates
     swapped = tf.where(
       tf.equal(tf.range(core_set_size), position),

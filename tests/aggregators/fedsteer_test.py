@@ -42,6 +42,11 @@ def test_rounds_equal_numpy(design, estimator):
     {'reselect_every': 2},
     {'reselect_every': 1, 'aggregation': 'dense', 'estimator': 'stable'},
     {'core_eligibility': 'received'},
+    {'core_eligibility': 'frequent'},
+    {'reselect_every': 0},
+    {'reselect_every': 3, 'aggregation': 'server_projection'},
+    {'core_set_size': 4, 'estimator': 'stable'},
+    {'core_set_size': 1, 'aggregation': 'server_projection'},
     {'core_set': (5, 0)},
     {'core_set': (5, 0), 'estimator': 'stable', 'aggregation': 'dense'},
     {'core_set': ()},
@@ -69,6 +74,52 @@ def test_every_parameter_does_what_numpy_says(parameters):
     pad_to=8,
     **parameters,
   )
+
+
+@pytest.mark.parametrize('design', _DESIGNS[:2])
+def test_a_rare_client_gets_its_row_when_it_first_reports(design):
+  # Everybody else looks the same, so that one row says it all.
+  common = np.arange(1.0, 13.0)
+  rare = np.where(np.arange(12) % 2, 40.0, -40.0)
+
+  def round_of(ids, scale):
+    return [
+      small_rounds.report(i, rare if i == 6 else scale * (common + i))
+      for i in ids
+    ]
+
+  rounds = [round_of(range(6), 1.0 + 0.1 * t) for t in range(4)]
+  rounds += [round_of([1, 2, 6], 1.5), round_of([1, 2, 3], 1.6)]
+  outputs = small_rounds.run_against_oracle(rounds, aggregation=design)
+  states = [output.state for output in outputs]
+  # The third round fills both slots at once, with what it brought.
+  np.testing.assert_array_equal(states[1]['core_set'], [-1, -1])
+  assert sorted(states[2]['core_round']) == [2, 2]
+  assert 6 not in states[3]['core_set']
+  slot = list(states[4]['core_set']).index(6)
+  assert states[4]['core_round'][slot] == 4
+  np.testing.assert_allclose(states[4]['core_updates'][slot], rare, rtol=1e-6)
+  # It is explained from then on, though it stays away.
+  estimate = states[5]['coordinates'][6] @ states[5]['core_updates']
+  assert numpy_oracle.relative_error(estimate, rare) <= 0.05
+
+
+@pytest.mark.parametrize(
+  ('parameters', 'eligibility'),
+  [
+    ({}, 'reporting'),
+    ({'aggregation': 'server_projection'}, 'reporting'),
+    ({'aggregation': 'client_projection'}, 'frequent'),
+    ({'aggregation': 'dense'}, 'frequent'),
+    ({'correction_factory': tff.aggregators.SumFactory()}, 'frequent'),
+    ({'core_eligibility': 'received'}, 'received'),
+  ],
+)
+def test_clients_of_a_round_may_enter_where_their_updates_are_seen(
+  parameters, eligibility
+):
+  factory = aggregators.FedSteerFactory(7, core_set_size=2, **parameters)
+  assert factory.eligibility == eligibility
 
 
 @pytest.mark.parametrize('weighting', ['known', 'examples'])
@@ -506,7 +557,15 @@ def test_the_same_rounds_give_the_same_state_bit_for_bit():
     (
       {'core_eligibility': 'all'},
       ValueError,
-      "core_eligibility must be one of 'frequent', 'received', found 'all'",
+      "core_eligibility must be one of 'reporting', 'frequent', 'received', "
+      "found 'all'",
+    ),
+    (
+      {'core_eligibility': 'reporting', 'aggregation': 'dense'},
+      ValueError,
+      "core_eligibility='reporting' needs updates of single clients: "
+      "aggregation must be one of 'sketched_projection', 'server_projection' "
+      "and correction_factory None, found 'dense' and None",
     ),
     (
       {'client_weighting': 'equal'},

@@ -81,7 +81,7 @@ def build_oracle(duplicates='first', **parameters):
     'warmup_rounds': 3,
     **parameters,
   }
-  arguments.pop('correction_factory', None)
+  arguments['plain_sum'] = arguments.pop('correction_factory', None) is None
   estimator = arguments.pop('estimator', 'paper')
   refresh, weighting, smoothing = numpy_oracle.RULES[estimator]
   rule = (

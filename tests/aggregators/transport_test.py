@@ -51,7 +51,10 @@ _SCALARS = 7
 @pytest.mark.parametrize(
   ('parameters', 'expected'),
   [
-    ({}, _DIMENSION + 2 * _K + _WIDTH),
+    ({'core_eligibility': 'frequent'}, _DIMENSION + 2 * _K + _WIDTH),
+    # And how well the core set explains it.
+    ({}, _DIMENSION + 2 * _K + _WIDTH + 1),
+    ({'aggregation': 'server_projection'}, _DIMENSION + 2 * _K + _WIDTH),
     ({'core_set': (4, 1, 2)}, _DIMENSION + 2 * _K),
     (
       {'aggregation': 'client_projection', 'core_set': (4, 1, 2)},

@@ -245,9 +245,100 @@ def test_graph_mode_equals_eager_mode():
   graph = tf.function(
     lambda pool: _select(pool, weights, [-1, 3, -1], 'frequent')
   )(pool)
-  for found, wanted in zip(graph[:3], eager[:3]):
+  for found, wanted in zip(graph[:4], eager[:4]):
     np.testing.assert_array_equal(found, wanted)
-  assert numpy_oracle.relative_error(graph[3], eager[3]) <= 1e-6
+  assert numpy_oracle.relative_error(graph[4], eager[4]) <= 1e-6
+
+
+def _admit(pool, weights, core_set, core_sketches, ids, sketches, ridge=0.01):
+  return subspace.admit_reporting(
+    pool,
+    _float(weights),
+    tf.constant(core_set, tf.int32),
+    _float(core_sketches),
+    tf.constant(ids, tf.int32),
+    _float(sketches),
+    ridge=ridge,
+    absolute_ridge=None,
+  )
+
+
+@pytest.mark.parametrize('seed', range(6))
+@pytest.mark.parametrize('core_set', [[-1, -1, -1], [4, -1, 2], [4, 0, 2]])
+def test_clients_that_report_enter_as_numpy_says(core_set, seed):
+  sketches, probabilities, weights = _random_pool(seed)
+  pool = _pool(range(12), sketches, probabilities)
+  old = [sketches[i] if i >= 0 else np.zeros(8) for i in core_set]
+  reporting = [7, 9, 5, 11]
+  admitted = _admit(
+    pool, weights, core_set, old, reporting, sketches[reporting]
+  )
+
+  rows = np.concatenate([old, sketches[reporting]])
+  norms = np.linalg.norm(rows, axis=1, keepdims=True)
+  members = numpy_oracle.select(
+    rows / np.where(norms > 0, norms, 1),
+    sketches / np.linalg.norm(sketches, axis=1, keepdims=True),
+    weights.astype(float) ** 2 * (1 - probabilities) / probabilities,
+    0.01,
+    3,
+    np.arange(7) >= 3,
+    members=[slot if i >= 0 else -1 for slot, i in enumerate(core_set)],
+    smallest_gain=0.02,
+  )
+  ids = [*core_set, *reporting]
+  np.testing.assert_array_equal(
+    admitted.core_set, [ids[member] for member in members]
+  )
+  np.testing.assert_array_equal(
+    admitted.entered, [m - 3 if m >= 3 else -1 for m in members]
+  )
+  np.testing.assert_array_equal(
+    admitted.kept, [m < 3 and core_set[m] >= 0 for m in members]
+  )
+  np.testing.assert_array_equal(admitted.client_ids, range(12))
+  wanted = numpy_oracle.project(rows[members], sketches, 0.01, None)
+  error = numpy_oracle.relative_error(admitted.coordinates, wanted)
+  assert error <= 1e-5
+
+
+def test_a_client_without_an_update_does_not_enter():
+  sketches, probabilities, weights = _random_pool(1)
+  pool = _pool(range(12), sketches, probabilities)
+  admitted = _admit(
+    pool,
+    weights,
+    [-1, -1],
+    np.zeros([2, 8]),
+    [3, 5],
+    [np.zeros(8), sketches[5]],
+  )
+  np.testing.assert_array_equal(admitted.core_set, [5, -1])
+  np.testing.assert_array_equal(admitted.entered, [1, -1])
+  np.testing.assert_array_equal(admitted.coordinates[:, 1], np.zeros(12))
+
+
+def test_a_small_gain_is_not_worth_an_exchange():
+  # Client 2 is explained by client 0 up to about 1 % of its direction.
+  sketches = np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0.1]])
+  pool = _pool(range(3), sketches, [0.5] * 3)
+  admitted = _admit(
+    pool, np.ones(3), [0, 1], sketches[:2], [2], sketches[2:], ridge=1.0
+  )
+  np.testing.assert_array_equal(admitted.core_set, [0, 1])
+  np.testing.assert_array_equal(admitted.entered, [-1, -1])
+
+
+def test_admission_scores_are_relative_residuals_that_are_weighted():
+  scores = subspace.admission_scores(
+    _float([[3, 4], [0, 0], [0, 2]]),
+    _float([[1, 0]]),
+    _float([[3], [0], [0]]),
+    _float([2, 1, 1]),
+    _float([0.5, 0.5, 1]),
+  )
+  # 4 (1 / 1) 16 / 25; no update; certain to take part.
+  np.testing.assert_allclose(scores, [2.56, 0, 0], rtol=1e-6)
 
 
 if __name__ == '__main__':
