@@ -17,7 +17,7 @@ export TF_CPP_MIN_LOG_LEVEL := 2
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := setup.py fedsteer_tff tasks scripts tests
+SOURCES := setup.py fedsteer_tff tasks scripts examples tests
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint check format install requirements clean

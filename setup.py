@@ -13,6 +13,7 @@ _VERSION = runpy.run_path(str(_ROOT / 'fedsteer_tff' / '_version.py'))[
 
 _PLOTS = ['matplotlib']
 _DEV = [
+  'cryptography',
   'psutil',
   'pytest',
   'pytest-xdist',
@@ -35,10 +36,12 @@ setuptools.setup(
   # The exact versions that are tested are in requirements.txt.
   install_requires=[
     'absl-py',
+    'dp-accounting',
     'grpcio',
     'numpy',
     'tensorflow-federated==0.87.0',
     'tensorflow~=2.14.0',
+    'tensorflow-privacy',
     'tqdm',
   ],
   extras_require={'plots': _PLOTS, 'dev': _PLOTS + _DEV},

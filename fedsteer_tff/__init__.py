@@ -19,6 +19,7 @@ from fedsteer_tff.algorithms import build_fedvarp  # noqa: E402
 from fedsteer_tff.algorithms import build_mifa  # noqa: E402
 from fedsteer_tff.algorithms import build_scaffold  # noqa: E402
 from fedsteer_tff.algorithms import core_set_status  # noqa: E402
+from fedsteer_tff.algorithms import estimated_probabilities  # noqa: E402
 from fedsteer_tff.algorithms import state_size_report  # noqa: E402
 from fedsteer_tff.client_work import build_client_data  # noqa: E402
 from fedsteer_tff.client_work import build_identity_dataset  # noqa: E402

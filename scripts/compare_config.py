@@ -15,8 +15,9 @@ sweep            a flag with a list of values: every setting is taken with each
 ```
 
 A run gets the setting's flags, the value of the sweep, and the method's flags,
-of which later ones win. Methods whose flags begin with `--participation` are
-taken to differ in participation on purpose.
+of which later ones win. Methods with flags that say who takes part
+(`--participation`, `--participation_rate`, ...) are taken to differ in that on
+purpose.
 """
 
 from collections.abc import Mapping, Sequence
@@ -205,7 +206,7 @@ class Comparison:
             arguments=(*arguments, *own),
             config=dict(config, seed=seed),
             own_participation=any(
-              name.startswith('participation')
+              name in train_flags.SAMPLING_FLAGS
               for name in map(_flag_name, self.methods[method])
             ),
           )

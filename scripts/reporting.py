@@ -53,7 +53,12 @@ class ProgressBar(training_loop.Callback):
   def on_end(self, state: Any, round_num: int) -> None:
     """Leaves the bar as it is."""
     del state, round_num
-    self._bar.close()
+    self.close()
+
+  def close(self) -> None:
+    """Ends the bar's line, so that an error message has one of its own."""
+    if self._bar is not None:
+      self._bar.close()
 
 
 def evaluations(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, float]]:

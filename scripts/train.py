@@ -98,6 +98,13 @@ def _train(values: flags.FlagValues) -> int:
       print(reporting.table(directory.read_summary()))
       return 0
     return _run(values, config, directory, status)
+  except Exception as e:
+    if not programs.is_full_disk(e):
+      raise
+    return _fail(
+      f'{directory.path} cannot be written: {e}; make room, and the same'
+      ' command resumes'
+    )
   finally:
     directory.close()
 
@@ -107,6 +114,7 @@ def _run(
 ) -> int:
   """Runs the rounds that are missing."""
   from fedsteer_tff import programs
+  from scripts import reporting
   from scripts import train_setup
 
   try:
@@ -126,6 +134,7 @@ def _run(
         ' another output_dir'
       )
     _warn_of_versions(directory.stored_versions(), versions)
+    _warn_of_workers(directory.stored_config(), config)
   hashes = train_setup.hashes(
     training, seed=values.seed, num_rounds=values.rounds
   )
@@ -133,11 +142,19 @@ def _run(
 
   with programs.Interruption() as interruption:
     try:
-      with programs.LocalRuntime().activate() as runtime:
-        complete = _rounds(
-          values, config, hashes, directory, training, interruption, runtime
-        )
-    except programs.LocalRuntimeError as e:
+      with train_setup.runtime(values).activate() as runtime:
+        with contextlib.closing(reporting.ProgressBar()) as bar:
+          complete = _rounds(
+            values,
+            config,
+            hashes,
+            directory,
+            training,
+            interruption,
+            runtime,
+            bar,
+          )
+    except (programs.LocalRuntimeError, programs.RemoteRuntimeError) as e:
       return _fail(f'{e}; the same command resumes')
     except programs.CheckpointError as e:
       return _fail(str(e))
@@ -172,8 +189,19 @@ def _warn_of_versions(old: dict[str, str], new: dict[str, str]) -> None:
       )
 
 
+def _warn_of_workers(old: dict[str, Any], new: dict[str, Any]) -> None:
+  # A single worker adds in the same order as this machine alone.
+  before, now = (max(1, len(c.get('workers') or ())) for c in (old, new))
+  if before != now:
+    print(
+      f'train: warning: the run was split over {before} workers, now over'
+      f' {now}: sums are rounded differently than in an undisturbed run',
+      file=sys.stderr,
+    )
+
+
 def _rounds(
-  values, config, hashes, directory, training, interruption, runtime
+  values, config, hashes, directory, training, interruption, runtime, bar
 ) -> bool:
   """The rounds inside a TFF runtime; returns whether all are done."""
   from fedsteer_tff import programs
@@ -219,7 +247,7 @@ def _rounds(
         directory.metrics_path,
         extra_columns={
           'resident_mib': lambda: round(
-            memory.resident_bytes(runtime.pid) / 2**20, 1
+            memory.resident_bytes(*runtime.child_pids) / 2**20, 1
           )
         },
       ),
@@ -227,7 +255,7 @@ def _rounds(
         directory.tensorboard_dir, flush_every=values.checkpoint_every
       ),
       programs.SaveCheckpoints(store, values.checkpoint_every),
-      reporting.ProgressBar(),
+      bar,
     ],
     stop_requested=lambda: interruption.requested,
   )
@@ -253,7 +281,7 @@ def _rounds(
     hashes=hashes,
     untrained=untrained,
     state_bytes=training.state_bytes,
-    peak_bytes=memory.peak_resident_bytes(runtime.pid),
+    peak_bytes=memory.peak_resident_bytes(*runtime.child_pids),
   )
   # Last, since it marks the run as complete.
   directory.write_summary(summary)

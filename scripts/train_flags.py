@@ -6,6 +6,7 @@ No TensorFlow here: a mistyped flag is reported at once.
 from collections.abc import Mapping, Sequence
 import copy
 import math
+import os
 from typing import Any, Optional
 
 from absl import app
@@ -22,6 +23,35 @@ ALGORITHMS = (
   'scaffold',
 )
 PARTICIPATION = ('two_group', 'uniform', 'explicit')
+# Who takes part: what these say must be the same for methods to be compared.
+SAMPLING_FLAGS = (
+  'participation',
+  'participation_rate',
+  'participation_skew',
+  'participation_probabilities',
+)
+# What is known of that, by --participation_estimate: the flags that each uses.
+ESTIMATE_FLAGS = {
+  'known': (),
+  'frequency': (
+    'participation_prior',
+    'participation_prior_rounds',
+    'participation_floor',
+    'participation_population',
+  ),
+  'windowed': (
+    'participation_prior',
+    'participation_window',
+    'participation_prior_rounds',
+    'participation_floor',
+    'participation_population',
+  ),
+  'interval': (
+    'participation_prior',
+    'participation_cutoff',
+    'participation_population',
+  ),
+}
 
 # Flags by who takes them. A flag without a value (None) leaves the choice to
 # what it is passed to, whose documentation states the default.
@@ -58,6 +88,9 @@ FEDSTEER_FLAGS = (
   'sketch_seed',
   'candidate_pool_size',
 )
+# How FedSteer's correction is summed, see `train_setup`.
+CORRECTION_FLAGS = ('correction', 'correction_norm', 'noise_multiplier')
+CORRECTIONS = ('sum', 'clipped', 'zeroed', 'secure', 'private')
 _AVERAGE_FLAGS = (
   'correction_weighting',
   'correction_smoothing',
@@ -84,18 +117,19 @@ COMMON_FLAGS = (
   'seed',
   'client_learning_rate',
   'server_learning_rate',
-  'participation',
-  'participation_rate',
-  'participation_skew',
-  'participation_probabilities',
+  *SAMPLING_FLAGS,
+  'participation_estimate',
   'evaluate_every',
   'checkpoint_every',
+  'workers',
 )
+TLS_FLAGS = ('tls_ca', 'tls_certificate', 'tls_key')
 
 # What the run directory's guard makes of changes. Data may be moved: their
-# content is guarded by a hash.
+# content is guarded by a hash. Workers may move, too; another number of them
+# adds in another order, of which `scripts.train` warns.
 MAY_GROW = 'rounds'
-MAY_CHANGE = ('checkpoint_every', 'data_dir')
+MAY_CHANGE = ('checkpoint_every', 'data_dir', 'workers')
 
 # Arguments in errors of the package whose flags have other names.
 _FLAG_OF_ARGUMENT = {
@@ -106,6 +140,12 @@ _FLAG_OF_ARGUMENT = {
   'rate': 'participation_rate',
   'skew': 'participation_skew',
   'every': 'enforce_core_every',
+  'prior_probability': 'participation_prior',
+  'prior_rounds': 'participation_prior_rounds',
+  'floor': 'participation_floor',
+  'window': 'participation_window',
+  'cutoff': 'participation_cutoff',
+  'population': 'participation_population',
 }
 
 
@@ -142,9 +182,11 @@ def define() -> None:
     'checkpoint_every', 10, 'Save after every so many rounds.', lower_bound=1
   )
   _define_participation()
+  _define_workers()
   _define_task()
   _define_baselines()
   _define_fedsteer()
+  _define_correction()
 
 
 def _define_participation() -> None:
@@ -162,6 +204,56 @@ def _define_participation() -> None:
     None,
     'explicit: p_i of each client, in (0, 1].',
   )
+  flags.DEFINE_enum(
+    'participation_estimate',
+    'known',
+    tuple(ESTIMATE_FLAGS),
+    'known: weights use the true p_i. Else they are estimated: frequency over'
+    ' all rounds, windowed, or interval between participations.',
+  )
+  flags.DEFINE_float(
+    'participation_prior',
+    None,
+    'p_i of a client nothing is known of; --participation_rate if not given.',
+  )
+  flags.DEFINE_float(
+    'participation_prior_rounds', None, 'Rounds that the prior counts as.'
+  )
+  flags.DEFINE_float('participation_floor', None, 'Of estimates, in (0, 1].')
+  flags.DEFINE_float(
+    'participation_window', None, 'windowed: rounds that are remembered, > 1.'
+  )
+  flags.DEFINE_integer(
+    'participation_cutoff', None, 'interval: the longest interval, in rounds.'
+  )
+  flags.DEFINE_string(
+    'participation_population',
+    None,
+    'fixed, or growing: clients are judged from their first report on.',
+  )
+
+
+def _define_workers() -> None:
+  flags.DEFINE_list(
+    'workers',
+    None,
+    'host:port of each scripts.worker that trains; this machine if not given.',
+  )
+  flags.DEFINE_float(
+    'worker_timeout',
+    20.0,
+    'Seconds in which a worker must answer.',
+    lower_bound=0.1,
+  )
+  flags.DEFINE_string(
+    'tls_ca',
+    None,
+    'PEM file: the authority that workers’ certificates are from.',
+  )
+  flags.DEFINE_string(
+    'tls_certificate', None, 'PEM file: the certificate shown to workers.'
+  )
+  flags.DEFINE_string('tls_key', None, 'PEM file: its key.')
 
 
 def _define_task() -> None:
@@ -254,6 +346,28 @@ def _define_fedsteer() -> None:
   )
 
 
+def _define_correction() -> None:
+  flags.DEFINE_enum(
+    'correction',
+    'sum',
+    CORRECTIONS,
+    'fedsteer: how the correction is summed; see docs/privacy.md. A secure sum'
+    ' is simulated here, where nothing is to be hidden.',
+  )
+  flags.DEFINE_float(
+    'correction_norm',
+    None,
+    'clipped, private: vectors are clipped to this L2 norm; zeroed: longer ones'
+    ' are left out; secure: bound of the absolute value of an entry.',
+  )
+  flags.DEFINE_float(
+    'noise_multiplier',
+    None,
+    'private: standard deviation of the noise over correction_norm.',
+    lower_bound=0,
+  )
+
+
 def parse(
   argv: Sequence[str], values: Optional[flags.FlagValues] = None
 ) -> None:
@@ -317,6 +431,7 @@ def check(values: flags.FlagValues) -> None:
     users = [a for a, names in ALGORITHM_FLAGS.items() if name in names]
     if values.algorithm not in users:
       unused.append((name, 'algorithm', ' or '.join(users)))
+  unused += _unused_correction_flags(values)
   required = _REQUIRED_FLAGS.get(values.algorithm)
   if required and values[required].value is None:
     raise FlagError(
@@ -344,16 +459,35 @@ def check(values: flags.FlagValues) -> None:
       '--participation_rate is not used with --participation=explicit, found'
       f' {values.participation_rate}'
     )
+  for name in _all_estimate_flags():
+    users = [e for e, names in ESTIMATE_FLAGS.items() if name in names]
+    if values.participation_estimate not in users:
+      unused.append((name, 'participation_estimate', ' or '.join(users)))
   for name, choice, needed in unused:
     if values[name].present:
       raise FlagError(
         f'--{name} is used with --{choice}={needed} only, found'
         f' --{choice}={values[choice].value}'
       )
-  for name in (*COMMON_FLAGS, *TASK_FLAGS, *_all_algorithm_flags()):
+  for name in (
+    *COMMON_FLAGS,
+    *TASK_FLAGS,
+    *_all_algorithm_flags(),
+    *CORRECTION_FLAGS,
+    *_all_estimate_flags(),
+  ):
     value = values[name].value
     if isinstance(value, float) and not math.isfinite(value):
       raise FlagError(f'--{name} must be a finite number, found {value}')
+  if (
+    values.participation_estimate != 'known'
+    and values.participation == 'explicit'
+    and values.participation_prior is None
+  ):
+    raise FlagError(
+      '--participation_prior must be given with --participation=explicit and'
+      f' --participation_estimate={values.participation_estimate}'
+    )
   if values.evaluate_every > values.rounds:
     raise FlagError(
       f'--evaluate_every must be <= --rounds = {values.rounds}, found'
@@ -367,10 +501,72 @@ def check(values: flags.FlagValues) -> None:
   client_ids(values, 'core_set')
   client_ids(values, 'enforced_clients')
   probabilities(values)
+  _check_workers(values)
+
+
+def _check_workers(values: flags.FlagValues) -> None:
+  tls = [name for name in TLS_FLAGS if values[name].value]
+  if values.workers is None:
+    for name in ('worker_timeout', *TLS_FLAGS):
+      if values[name].present:
+        raise FlagError(f'--{name} is used with --workers only')
+    return
+  if not values.workers or len(set(values.workers)) < len(values.workers):
+    raise FlagError(
+      '--workers must be one or more different addresses separated by commas,'
+      f' found {",".join(values.workers) or "none"}'
+    )
+  for worker in values.workers:
+    host, _, port = worker.rpartition(':')
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+      raise FlagError(f'--workers must be host:port, found {worker}')
+  if tls and len(tls) < len(TLS_FLAGS):
+    missing = [f'--{name}' for name in TLS_FLAGS if name not in tls]
+    raise FlagError(
+      f'--{" and --".join(TLS_FLAGS)} must be given together, found no'
+      f' {" and no ".join(missing)}'
+    )
+  for name in tls:
+    if not os.path.isfile(values[name].value):
+      raise FlagError(
+        f'--{name} must be a file, found none at {values[name].value}'
+      )
+
+
+def _unused_correction_flags(values: flags.FlagValues) -> list[tuple]:
+  """Checks the flags of the correction; returns those that must be absent."""
+  if values.algorithm != 'fedsteer':
+    return [(name, 'algorithm', 'fedsteer') for name in CORRECTION_FLAGS]
+  needed = {
+    'sum': (),
+    'private': ('correction_norm', 'noise_multiplier'),
+  }.get(values.correction, ('correction_norm',))
+  for name in needed:
+    if values[name].value is None:
+      raise FlagError(
+        f'--{name} must be given with --correction={values.correction}'
+      )
+  if values.correction_norm is not None and values.correction_norm <= 0:
+    raise FlagError(
+      f'--correction_norm must be > 0, found {values.correction_norm}'
+    )
+  unused = []
+  if values.correction == 'sum':
+    unused.append(
+      ('correction_norm', 'correction', 'clipped, zeroed, secure or private')
+    )
+  if values.correction != 'private':
+    unused.append(('noise_multiplier', 'correction', 'private'))
+  return unused
 
 
 def _all_algorithm_flags() -> Sequence[str]:
   names = [name for flags_ in ALGORITHM_FLAGS.values() for name in flags_]
+  return tuple(dict.fromkeys(names))
+
+
+def _all_estimate_flags() -> Sequence[str]:
+  names = [name for flags_ in ESTIMATE_FLAGS.values() for name in flags_]
   return tuple(dict.fromkeys(names))
 
 
@@ -422,7 +618,13 @@ def config(values: flags.FlagValues) -> Mapping[str, Any]:
     names.remove('participation_rate')
   else:
     names.remove('participation_probabilities')
-  names += [*ALGORITHM_FLAGS[values.algorithm], *LOOP_FLAGS]
+  names += [
+    *ALGORITHM_FLAGS[values.algorithm],
+    *LOOP_FLAGS,
+    *ESTIMATE_FLAGS[values.participation_estimate],
+  ]
+  if values.algorithm == 'fedsteer':
+    names += CORRECTION_FLAGS
   result = {name: values[name].value for name in names}
   for name in ('core_set', 'enforced_clients'):
     if result.get(name) is not None:
@@ -455,7 +657,14 @@ def explain(error: Exception) -> Optional[str]:
   message = ' '.join(str(error).split())
   first, _, rest = message.partition(' ')
   name = _FLAG_OF_ARGUMENT.get(first, first)
-  known = (*COMMON_FLAGS, *TASK_FLAGS, *_all_algorithm_flags(), *LOOP_FLAGS)
+  known = (
+    *COMMON_FLAGS,
+    *TASK_FLAGS,
+    *_all_algorithm_flags(),
+    *_all_estimate_flags(),
+    *LOOP_FLAGS,
+    *CORRECTION_FLAGS,
+  )
   if name in (*known, 'output_dir'):
     return f'--{name} {rest}'
   if isinstance(error, OSError) or ' must ' in message:

@@ -5,14 +5,17 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+import pathlib
 import platform
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from absl import flags
+import grpc
 import numpy as np
 import tensorflow_federated as tff
 
 import fedsteer_tff
+from fedsteer_tff import aggregators
 from fedsteer_tff import algorithms
 from fedsteer_tff import client_work
 from fedsteer_tff import participation
@@ -26,6 +29,21 @@ _COHORT_MULTIPLE = 4
 
 # Hexadecimal digits of a hash.
 _HASH_DIGITS = 16
+
+# The class of each --participation_estimate, and its arguments' flags.
+_ESTIMATORS = {
+  'frequency': participation.RunningFrequency,
+  'windowed': participation.WindowedFrequency,
+  'interval': participation.IntervalEstimate,
+}
+_ESTIMATOR_ARGUMENTS = {
+  'participation_prior': 'prior_probability',
+  'participation_prior_rounds': 'prior_rounds',
+  'participation_floor': 'floor',
+  'participation_window': 'window',
+  'participation_cutoff': 'cutoff',
+  'participation_population': 'population',
+}
 
 _PACKAGES = ('tensorflow-federated', 'tensorflow', 'numpy', 'keras')
 
@@ -83,6 +101,59 @@ def build(values: flags.FlagValues) -> Training:
     client_data_fn=_cohort_data(values, task, population),
     forced_clients_fn=_forced_clients_fn(values),
     state_bytes=algorithms.state_size_report(process),
+  )
+
+
+def runtime(
+  values: flags.FlagValues,
+) -> Union[programs.LocalRuntime, programs.RemoteRuntime]:
+  """Starts the runtime that the flags describe, or connects to it.
+
+  Args:
+    values: Flags that have passed `train_flags.check`.
+
+  Returns:
+    The runtime; `activate()` uses it and ends it.
+
+  Raises:
+    programs.LocalRuntimeError: If it does not start.
+    programs.RemoteRuntimeError: If a worker does not answer.
+  """
+  if values.workers is None:
+    return programs.LocalRuntime(
+      simulate_secure_sums=values.correction == 'secure'
+    )
+  credentials = None
+  if values.tls_ca:
+    ca, certificate, key = (
+      pathlib.Path(values[name].value).read_bytes()
+      for name in train_flags.TLS_FLAGS
+    )
+    credentials = grpc.ssl_channel_credentials(ca, key, certificate)
+  return programs.RemoteRuntime(
+    values.workers,
+    timeout_seconds=values.worker_timeout,
+    credentials=credentials,
+  )
+
+
+def participation_argument(values: flags.FlagValues) -> Any:
+  """Returns the argument `participation` of `build_...` functions.
+
+  Args:
+    values: Flags that have passed `train_flags.check`.
+
+  Raises:
+    ValueError: If a value is refused; the message starts with the argument.
+  """
+  choice = values.participation_estimate
+  if choice == 'known':
+    return choice
+  given = train_flags.given(values, train_flags.ESTIMATE_FLAGS[choice])
+  # A server knows how large its cohorts are, if not who is in them how often.
+  given.setdefault('participation_prior', values.participation_rate)
+  return _ESTIMATORS[choice](
+    **{_ESTIMATOR_ARGUMENTS[name]: value for name, value in given.items()}
   )
 
 
@@ -167,6 +238,9 @@ def _build_process(
   arguments = train_flags.given(
     values, train_flags.ALGORITHM_FLAGS[values.algorithm]
   )
+  if values.algorithm == 'fedsteer':
+    arguments['correction_factory'] = _correction_factory(values)
+  arguments['participation'] = participation_argument(values)
   if values.algorithm == 'scaffold':
     arguments['client_learning_rate'] = values.client_learning_rate
   else:
@@ -177,6 +251,22 @@ def _build_process(
     server_optimizer=sgd(values.server_learning_rate),
     **arguments,
   )
+
+
+def _correction_factory(
+  values: flags.FlagValues,
+) -> Optional[tff.aggregators.UnweightedAggregationFactory]:
+  """Returns what sums FedSteer's correction; None for a plain sum."""
+  norm = values.correction_norm
+  if values.correction == 'clipped':
+    return tff.aggregators.clipping_factory(norm, tff.aggregators.SumFactory())
+  if values.correction == 'zeroed':
+    return tff.aggregators.zeroing_factory(norm, tff.aggregators.SumFactory())
+  if values.correction == 'secure':
+    return tff.aggregators.SecureSumFactory(norm)
+  if values.correction == 'private':
+    return aggregators.private_correction(values.noise_multiplier, norm)
+  return None
 
 
 def _cohort_data(

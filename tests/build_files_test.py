@@ -22,7 +22,7 @@ def _build_files() -> list[pathlib.Path]:
   folders = {file.parent for file in source_tree.python_files()}
   folders.update(
     file.parent.relative_to(_ROOT)
-    for top in ('fedsteer_tff', 'scripts', 'tasks', 'tests')
+    for top in ('examples', 'fedsteer_tff', 'scripts', 'tasks', 'tests')
     for file in (_ROOT / top).rglob('BUILD')
   )
   return [_ROOT / folder / 'BUILD' for folder in sorted(folders)]

@@ -1,7 +1,7 @@
 """Tests that imports point downwards only.
 
-scripts -> tasks, programs -> algorithms -> client_work, aggregators ->
-subspace (pure TensorFlow), participation (pure NumPy).
+scripts, examples -> tasks, programs -> algorithms -> client_work, aggregators
+-> subspace (pure TensorFlow), participation (pure NumPy).
 """
 
 import ast
@@ -33,6 +33,7 @@ _ALLOWED = {
   'fedsteer_tff': (*_MIDDLE, _ALGORITHMS, _PROGRAMS),
   'tasks': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS),
   'scripts': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS, _PROGRAMS, 'tasks'),
+  'examples': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS, _PROGRAMS, 'tasks'),
 }
 
 _LEARNING = 'tensorflow_federated.learning'
@@ -96,7 +97,8 @@ def _violations(source: str, file: pathlib.PurePath) -> list[str]:
     if _within(name, 'tests'):
       found.add(name)
     elif any(
-      _within(name, top) for top in ('fedsteer_tff', 'tasks', 'scripts')
+      _within(name, top)
+      for top in ('fedsteer_tff', 'tasks', 'scripts', 'examples')
     ):
       target = _layer(name)
       if target not in (layer, *_ALLOWED[layer]):

@@ -5,7 +5,7 @@ import pathlib
 from typing import Optional
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-_TOP_FOLDERS = ('fedsteer_tff', 'scripts', 'tasks', 'tests')
+_TOP_FOLDERS = ('examples', 'fedsteer_tff', 'scripts', 'tasks', 'tests')
 
 
 def python_files() -> list[pathlib.PurePath]:

@@ -5,5 +5,7 @@ from fedsteer_tff.aggregators.fedsteer import FedSteerFactory
 from fedsteer_tff.aggregators.inverse_probability import (
   InverseProbabilityFactory,
 )
+from fedsteer_tff.aggregators.privacy import correction_epsilon
+from fedsteer_tff.aggregators.privacy import private_correction
 from fedsteer_tff.aggregators.reports import ValueTypeError
 from fedsteer_tff.aggregators.stale_update import StaleUpdateFactory

@@ -16,15 +16,18 @@ most k more updates while it collects a round: k D numbers.
 Unless the core set is given, a place for a sketch goes up as well: b numbers,
 N b in `dense`. They are zeros in rounds in which no sketches are collected.
 With a factory for the correction, its input, D numbers, goes up beside the
-report, in which a place for the update remains.
+report, in which a place for the update remains. If participation probabilities
+are estimated, all N of them go down wherever updates are weighted before the
+server has them: everywhere but in `server_projection` without a factory for the
+correction, and but for the participants' mean, which has no use for them unless
+clients of a round may enter the core set.
 
-What the server sees of a single client: its id, weight, probability,
-coordinates and, while they are collected, its sketch; and the whole update of
-core clients. `sketched_projection` and `server_projection` with a plain sum
-show it every update; with a factory for the correction, and in
-`client_projection`, the place for the update holds zeros unless the client is
-in the core set. `server_projection` always shows all updates, and `dense` shows
-nothing but sums.
+What a single client shows beside its id, weight and probability: coordinates, a
+norm and, while they are collected, its sketch; and its update if it is in the
+core set. In `dense` too: each client has its own place in the sum. A plain sum
+shows whoever adds up every update, be it as a residual; where a secure sum
+takes the correction, no place for the update holds it but that of core
+clients. `server_projection` always shows all updates. See `docs/privacy.md`.
 
 In `client_projection` and `dense` the sum over clients is that of the weighted
 residuals w_i (g_i - Q^T s'_i), in the others that of the weighted updates
@@ -40,6 +43,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import probability_estimates
 from fedsteer_tff.aggregators import reports
 
 SKETCHED_PROJECTION = 'sketched_projection'
@@ -80,6 +84,8 @@ def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
     * update [m, D]: the updates g_i, if `spec.keeps_updates`.
     * candidate_id [c], candidate_update [c, D]: if `spec.admits_reporting`,
       the c <= k clients outside the core set that should enter it first.
+    * reported_probability [m]: what clients know of `probability`, if that is
+      estimated.
     * nonfinite_clients, duplicate_clients: how many were dropped or merged.
   """
   k, width = spec.core_set_size, spec.sketch_width
@@ -103,6 +109,8 @@ def gathered_spec(spec: reports.ReportSpec) -> Mapping[str, tf.TensorSpec]:
   )
   if spec.keeps_updates:
     gathered['update'] = tf.TensorSpec([None, spec.dimension], **floats)
+  if spec.estimator is not None:
+    gathered['reported_probability'] = tf.TensorSpec([None], **floats)
   if spec.admits_reporting:
     gathered['candidate_id'] = tf.TensorSpec([None], tf.int32)
     gathered['candidate_update'] = tf.TensorSpec(
@@ -124,7 +132,8 @@ def build_gather(
     design: One of `DESIGNS`.
     spec: The sizes.
     state_type: Type of the server state, which has `core_set`, `core_updates`
-      and `collecting`.
+      and `collecting`; and `last_seen` and `participation`, if probabilities
+      are estimated.
     value_type: Type of the aggregated values.
     correction_process: Sums the D-sized part, float32 [D] from each client;
       None for a plain sum.
@@ -144,6 +153,11 @@ def build_gather(
     or design == DENSE
     or (design == CLIENT_PROJECTION and spec.core_set_size > 0)
   )
+  sends_estimates = (
+    spec.estimator is not None
+    and (spec.rule.uses_probabilities or spec.admits_reporting)
+    and not (plain and design == SERVER_PROJECTION)
+  )
 
   @tff.tensorflow.computation(state_type)
   def prepare_broadcast(state):
@@ -156,6 +170,10 @@ def build_gather(
       message['basis'] = basis
       message['factor'] = subspace.ridge_factor(
         subspace.gram_matrix(basis), spec.ridge, spec.absolute_ridge
+      )
+    if sends_estimates:
+      message['probabilities'] = probability_estimates.active_probabilities(
+        spec.estimator, state
       )
     return message
 
@@ -172,6 +190,7 @@ def build_gather(
       sketched=sketched,
       core_set=message['core_set'],
       collecting=message['collecting'],
+      probabilities=message.get('probabilities'),
     )
     result = collections.OrderedDict(report=built)
     if sends_contribution:
@@ -180,8 +199,8 @@ def build_gather(
         contribution -= subspace.reconstruct(
           message['basis'], built['coordinates'][tf.newaxis]
         )[0]
-      importance = spec.rule.importance(built['weight'], built['probability'])
-      result['contribution'] = importance * contribution
+      result['contribution'] = _importance(spec, built) * contribution
+      built.pop('importance', None)
       if design != SERVER_PROJECTION:
         built['update'] = tf.where(
           built['core_slot'] >= 0, built['update'], 0.0
@@ -282,8 +301,7 @@ def _build_list_aggregate(spec, design, item_type, plain):
     if 'contribution' in item:
       return item['contribution']
     report = item['report']
-    importance = spec.rule.importance(report['weight'], report['probability'])
-    return importance * report['update']
+    return _importance(spec, report) * report['update']
 
   def has(ids, client_id):
     return tf.reduce_any(tf.equal(ids, client_id))
@@ -452,6 +470,13 @@ def _best_candidates(spec, client_ids, updates, scores):
   }
 
 
+def _importance(spec, report):
+  """Returns w_i of a report."""
+  if 'importance' in report:
+    return report['importance']
+  return spec.rule.importance(report['weight'], report['probability'])
+
+
 def _append(values, value, condition):
   """Appends `value` to `values` along the first axis if `condition`."""
   count = tf.cast(condition, tf.int32)
@@ -466,6 +491,13 @@ def _finish(spec, design, plain, state, unfinished, weighted_sum):
   else:
     table = dict(unfinished)
     table['multiplicity'] = tf.ones_like(table['weight'])
+  if spec.estimator is not None:
+    table['reported_probability'] = table['probability']
+    table['probability'] = probability_estimates.used_probabilities(
+      table['probability'],
+      table['client_id'],
+      probability_estimates.active_probabilities(spec.estimator, state),
+    )
   basis = state['core_updates']
   if design == SKETCHED_PROJECTION:
     basis = spec.sketch(basis)

@@ -22,6 +22,7 @@ from fedsteer_tff.aggregators import designs
 from fedsteer_tff.aggregators import parameters
 from fedsteer_tff.aggregators import reports
 from fedsteer_tff.aggregators import server_round
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 # Designs in which the server gets every update, if a plain sum is enough.
@@ -89,8 +90,14 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
     correction_factory: An unweighted factory that *sums* float32 [D] vectors
       over clients, in place of a plain sum: clipping, zeroing, secure or
       private sums. One that returns a mean, or a sum over a number of clients
-      as `tff.aggregators.DifferentiallyPrivateFactory` does, makes Delta too
-      short. Clients that are dropped or padding enter with a zero vector.
+      as `tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed` does,
+      makes Delta too short: for a private one take `private_correction`.
+      Clients that are dropped or padding enter with a zero vector.
+    participation: 'known', clients report their participation probabilities; or
+      `participation.RunningFrequency`, `WindowedFrequency` or
+      `IntervalEstimate`, by which they are estimated. See
+      `probability_estimates` for what reported ones mean then, and `designs`
+      for what it costs.
   """
 
   population_size: int
@@ -113,10 +120,12 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   correction_factory: Optional[tff.aggregators.UnweightedAggregationFactory] = (
     None
   )
+  participation: estimates.Participation = estimates.KNOWN
 
   def __post_init__(self):
     parameters.check_integer('population_size', self.population_size, 1)
     _ = self.rule
+    estimates.check_participation('participation', self.participation)
     if self.core_set is None:
       parameters.check_integer(
         'core_set_size',
@@ -292,6 +301,7 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
         ridge=self.ridge,
         absolute_ridge=self.absolute_ridge,
         rule=self.rule,
+        participation=self.participation,
         admits_reporting=admits,
       ),
       given_core_set=self.core_set,

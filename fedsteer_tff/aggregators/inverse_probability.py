@@ -8,6 +8,7 @@ import tensorflow_federated as tff
 from fedsteer_tff import subspace
 from fedsteer_tff.aggregators import designs
 from fedsteer_tff.aggregators import fedsteer
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 
@@ -33,6 +34,8 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
     correction_factory: Sums float32 [D] vectors over clients in place of a
       plain sum, if not None.
+    participation: Where p_i come from, as in `FedSteerFactory`. If they are
+      estimated and used, clients download N numbers.
   """
 
   population_size: int
@@ -42,6 +45,7 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
   correction_factory: Optional[tff.aggregators.UnweightedAggregationFactory] = (
     None
   )
+  participation: estimates.Participation = estimates.KNOWN
 
   def __post_init__(self):
     _ = self._without_core_set
@@ -64,4 +68,5 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
       # With k = 0 it downloads nothing, and its norms are exact.
       aggregation=designs.CLIENT_PROJECTION,
       correction_factory=self.correction_factory,
+      participation=self.participation,
     )

@@ -90,13 +90,21 @@ def population_weight(
   """Returns Z, float64: the sum of n_i over the population.
 
   Args:
-    state: Has the entries of `empty_registry`.
+    state: Has the entries of `empty_registry`, with this round's reports; and
+      `participation`, if probabilities are estimated.
     population_size: N.
     weights_are_shares: Whether that sum is 1 by definition; if not, it is
       estimated by N times the mean weight of the clients seen, 0 without any.
+      In a population that grows up to N clients it is estimated by the mean
+      over all rounds of sum_{i in A} n_i / p_i (Horvitz and Thompson, 1952), or
+      by the weight of the clients seen, whichever is more.
   """
   if weights_are_shares:
     return tf.constant(1.0, tf.float64)
+  drawn = state.get('participation', {}).get('weight_drawn')
+  if drawn is not None:
+    rounds = tf.cast(state['round_num'] + 1, tf.float64)
+    return tf.maximum(drawn / rounds, state['weight_seen'])
   return tf.math.divide_no_nan(
     population_size * state['weight_seen'],
     tf.cast(state['clients_seen'], tf.float64),

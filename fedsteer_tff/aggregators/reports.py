@@ -14,6 +14,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import probability_estimates
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 _UPDATE, _CLIENT_ID, _PROBABILITY = (
@@ -44,6 +46,7 @@ class ReportSpec:
     keeps_updates: Whether the server gets every update by itself.
     admits_reporting: Whether clients of a round may enter the core set after
       it, so that the server gets k of their updates by themselves.
+    participation: Where participation probabilities come from.
   """
 
   update_type: tff.Type
@@ -57,6 +60,13 @@ class ReportSpec:
   rule: subspace.EstimatorRule
   keeps_updates: bool = False
   admits_reporting: bool = False
+  participation: estimates.Participation = estimates.KNOWN
+
+  @property
+  def estimator(self) -> Optional[estimates.Estimator]:
+    """How participation probabilities are estimated; None if not at all."""
+    known = self.participation == estimates.KNOWN
+    return None if known else self.participation
 
   @property
   def dimension(self) -> int:
@@ -160,6 +170,7 @@ def build_report(
   sketched: bool,
   core_set: tf.Tensor,
   collecting: tf.Tensor,
+  probabilities: Optional[tf.Tensor] = None,
 ) -> Mapping[str, tf.Tensor]:
   """Builds the report of one client.
 
@@ -173,13 +184,17 @@ def build_report(
     sketched: Whether `basis` is the sketch.
     core_set: Int32 [k].
     collecting: Bool scalar, whether the server collects sketches.
+    probabilities: Float32 [N], estimates of p_i, where the client is to use
+      its own in place of what it knows.
 
   Returns:
     * update: float32 [D], zeros unless the report counts.
     * counts: bool. A report counts unless its client is padding or has weight
       0 (both are ignored) or its update or weight is not finite.
     * nonfinite: bool, whether it was not finite.
-    * client_id, weight, probability: scalars.
+    * client_id, weight, probability: scalars. The probability is what the
+      client knows of it, `probability_estimates.UNKNOWN` for nothing.
+    * importance: float32, w_i by the estimate; only with `probabilities`.
     * core_slot: int32, the client's slot in the core set or -1.
     * coordinates, inner_products: float32 [k], s'_i and Q g_i; zeros if the
       server projects.
@@ -190,16 +205,19 @@ def build_report(
 
   Raises:
     tf.errors.InvalidArgumentError: At run time, if an id is unknown, a
-      probability is outside (0, 1] or a weight is negative.
+      probability is outside (0, 1] (and not NaN where it is estimated) or a
+      weight is negative.
   """
   client_id, probability = value[_CLIENT_ID], value[_PROBABILITY]
   is_padding = tf.equal(client_id, identity.PADDING_CLIENT_ID)
   with tf.control_dependencies(
-    _identity_assertions(
-      spec.population_size, is_padding, client_id, probability, weight
-    )
+    _identity_assertions(spec, is_padding, client_id, probability, weight)
   ):
     client_id = tf.identity(client_id)
+  if spec.estimator is not None:
+    probability = tf.where(
+      tf.math.is_nan(probability), probability_estimates.UNKNOWN, probability
+    )
   update = spec.flatten(value[_UPDATE])
   is_finite = tf.reduce_all(tf.math.is_finite(update)) & tf.math.is_finite(
     weight
@@ -234,13 +252,19 @@ def build_report(
     squared_norm=tf.reduce_sum(seen**2),
     sketch=sketch,
   )
+  used = report['probability']
+  if probabilities is not None:
+    used = probability_estimates.used_probabilities(
+      used, client_id, probabilities
+    )
+    report['importance'] = spec.rule.importance(report['weight'], used)
   if spec.admits_reporting and basis is not None:
     report['admission_score'] = subspace.admission_scores(
       seen,
       basis,
       coordinates,
       report['weight'][tf.newaxis],
-      report['probability'][tf.newaxis],
+      used[tf.newaxis],
     )[0]
   return report
 
@@ -262,9 +286,12 @@ def core_slots(core_set: tf.Tensor, client_ids: tf.Tensor) -> tf.Tensor:
   )
 
 
-def _identity_assertions(size, is_padding, client_id, probability, weight):
+def _identity_assertions(spec, is_padding, client_id, probability, weight):
+  size = spec.population_size
   known = is_padding | ((client_id >= 0) & (client_id < size))
   in_range = is_padding | ((probability > 0) & (probability <= 1))
+  if spec.estimator is not None:
+    in_range |= tf.math.is_nan(probability)
   return [
     tf.debugging.Assert(
       known,

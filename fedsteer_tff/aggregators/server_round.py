@@ -8,6 +8,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from fedsteer_tff import subspace
+from fedsteer_tff.aggregators import probability_estimates
 from fedsteer_tff.aggregators import registry
 from fedsteer_tff.aggregators import reports
 
@@ -59,6 +60,8 @@ def initial_state(config: RoundConfig) -> State:
   * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
   * collecting: bool, whether sketches are collected in the next round.
   * pool: see `subspace.empty_pool`; absent if the core set is given.
+  * participation: see `probability_estimates.initial_state`; absent if
+    participation probabilities are known.
   """
   spec = config.spec
   size, k = spec.population_size, spec.core_set_size
@@ -75,6 +78,10 @@ def initial_state(config: RoundConfig) -> State:
   )
   if config.selects:
     state['pool'] = subspace.empty_pool(config.pool_size, spec.sketch_width)
+  if spec.estimator is not None:
+    state['participation'] = probability_estimates.initial_state(
+      spec.estimator, size
+    )
   return state
 
 
@@ -93,8 +100,9 @@ def run_round(
     round's metrics: int32 active_clients, core_clients_refreshed,
     nonfinite_clients, duplicate_clients; float32 core_staleness_mean and _max,
     coordinate_staleness_mean and _max (rounds since a row of Q, a client's
-    coordinates were refreshed, this round's included), and those of
-    `subspace.steering_metrics`.
+    coordinates were refreshed, this round's included), those of
+    `subspace.steering_metrics` and, where probabilities are estimated, of
+    `probability_estimates.metrics`.
   """
   owners = gathered['client_id']
   ids, first = registry.first_reports(owners)
@@ -109,6 +117,11 @@ def run_round(
     first=first,
   )
   new = registry.register(state, cohort, owners)
+  estimator = config.spec.estimator
+  if estimator is not None:
+    new['participation'] = probability_estimates.observe(
+      estimator, state, gathered, first
+    )
   population_weight = registry.population_weight(
     new, config.spec.population_size, config.weights_are_shares
   )
@@ -139,6 +152,10 @@ def run_round(
       tf.fill(tf.shape(slots), state['round_num']),
     )
   metrics = _metrics(config, state, new, gathered, cohort, population_weight)
+  if estimator is not None:
+    metrics.update(
+      probability_estimates.metrics(estimator, new, gathered, first)
+    )
   if config.selects:
     new = _select_if_due(config, state, new, gathered, first)
   new['round_num'] = state['round_num'] + 1
@@ -191,6 +208,14 @@ def _select_if_due(config, state, new, gathered, first):
     tf.boolean_mask(gathered['sketch'], collected),
     tf.boolean_mask(gathered['probability'], collected),
   )
+  if config.spec.estimator is not None:
+    # Those of the rounds in which the sketches came are out of date.
+    probabilities = probability_estimates.estimated_probabilities(
+      config.spec.estimator, new
+    )
+    new['pool']['participation_probability'] = tf.gather(
+      probabilities, tf.maximum(new['pool']['client_id'], 0)
+    )
   names = (
     'core_set',
     'core_updates',

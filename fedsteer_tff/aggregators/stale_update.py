@@ -34,8 +34,10 @@ import tensorflow_federated as tff
 from fedsteer_tff import subspace
 from fedsteer_tff.aggregators import designs
 from fedsteer_tff.aggregators import parameters
+from fedsteer_tff.aggregators import probability_estimates
 from fedsteer_tff.aggregators import registry
 from fedsteer_tff.aggregators import reports
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 State = Mapping[str, Any]
@@ -58,6 +60,8 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
     correction_weighting: As in `subspace.EstimatorRule`.
     correction_smoothing: a in (0, 1].
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    participation: Where p_i come from, as in `FedSteerFactory`; no more
+      travels if they are estimated.
   """
 
   population_size: int
@@ -66,8 +70,10 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
   correction_weighting: str = subspace.INVERSE_PROBABILITY
   correction_smoothing: float = 1.0
   client_weighting: str = identity.KNOWN
+  participation: estimates.Participation = estimates.KNOWN
 
   def __post_init__(self):
+    estimates.check_participation('participation', self.participation)
     parameters.check_integer('population_size', self.population_size, 1)
     check_beta('beta', self.beta)
     subspace.check_choice(
@@ -115,28 +121,34 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
       absolute_ridge=None,
       rule=self.rule,
       keeps_updates=True,
+      participation=self.participation,
     )
 
     @tff.tensorflow.computation
     def create_state():
       return initial_state(spec)
 
-    @tff.tensorflow.computation
-    def no_core_set():
-      return collections.OrderedDict(
+    state_type = create_state.type_signature.result
+
+    @tff.tensorflow.computation(state_type)
+    def without_core_set(state):
+      core = collections.OrderedDict(
         core_set=tf.zeros([0], tf.int32),
         core_updates=tf.zeros([0, spec.dimension]),
         collecting=tf.constant(False),
       )
+      if spec.estimator is not None:
+        core['last_seen'] = state['last_seen']
+        core['participation'] = state['participation']
+      return core
 
     gather, gathered_type = designs.build_gather(
       designs.SERVER_PROJECTION,
       spec,
-      no_core_set.type_signature.result,
+      without_core_set.type_signature.result,
       value_type,
       correction_process=None,
     )
-    state_type = create_state.type_signature.result
 
     @tff.tensorflow.computation(state_type, gathered_type)
     def finish_round(state, gathered):
@@ -158,7 +170,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
       tff.FederatedType(weight_type, tff.CLIENTS),
     )
     def next_fn(state, value, weight):
-      core = tff.federated_eval(no_core_set, tff.SERVER)
+      core = tff.federated_map(without_core_set, state)
       gathered, _, _ = gather(core, value, weight, None)
       delta, state, metrics = tff.federated_map(finish_round, (state, gathered))
       return tff.templates.MeasuredProcessOutput(state, delta, metrics)
@@ -180,12 +192,18 @@ def initial_state(spec: reports.ReportSpec) -> State:
   * the entries of `registry.empty_registry`;
   * updates: float32 [N, D], h_i.
   * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
+  * participation: see `probability_estimates.initial_state`; absent if
+    participation probabilities are known.
   """
   state = registry.empty_registry(spec.population_size)
   state.update(
     updates=tf.zeros([spec.population_size, spec.dimension]),
     smoothed_correction=tf.zeros([spec.dimension if spec.rule.smooths else 0]),
   )
+  if spec.estimator is not None:
+    state['participation'] = probability_estimates.initial_state(
+      spec.estimator, spec.population_size
+    )
   return state
 
 
@@ -209,9 +227,10 @@ def run_round(
     Delta in the structure of the model's weights, the new state, and the
     round's metrics: int32 active_clients, nonfinite_clients,
     duplicate_clients; float32 update_staleness_mean and _max (rounds since a
-    client's update was refreshed), and those of `subspace.variance_metrics`,
-    with the updates remembered before the round as estimates: the variance of
-    FedVARP's estimator, whatever the rule is.
+    client's update was refreshed), those of `subspace.variance_metrics`, with
+    the updates remembered before the round as estimates: the variance of
+    FedVARP's estimator, whatever the rule is; and, where probabilities are
+    estimated, of `probability_estimates.metrics`.
   """
   owners, updates = gathered['client_id'], gathered['update']
   first = tf.ones_like(owners, tf.bool)
@@ -231,6 +250,10 @@ def run_round(
     first=first,
   )
   new = registry.register(state, cohort, owners)
+  if spec.estimator is not None:
+    new['participation'] = probability_estimates.observe(
+      spec.estimator, state, gathered, first
+    )
   importance = spec.rule.importance(cohort.weights, cohort.probabilities)
   population_weight = registry.population_weight(
     new, spec.population_size, weights_are_shares
@@ -267,5 +290,9 @@ def run_round(
       gathered['probability'],
     )
   )
+  if spec.estimator is not None:
+    metrics.update(
+      probability_estimates.metrics(spec.estimator, new, gathered, first)
+    )
   new['round_num'] = state['round_num'] + 1
   return spec.unflatten(estimate.delta), new, metrics

@@ -9,4 +9,5 @@ from fedsteer_tff.algorithms.mifa import build_mifa
 from fedsteer_tff.algorithms.scaffold import build_scaffold
 from fedsteer_tff.algorithms.state import CoreSetStatus
 from fedsteer_tff.algorithms.state import core_set_status
+from fedsteer_tff.algorithms.state import estimated_probabilities
 from fedsteer_tff.algorithms.state import state_size_report

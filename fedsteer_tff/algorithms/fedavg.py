@@ -1,12 +1,13 @@
 """Federated averaging, the baseline of every comparison."""
 
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow_federated as tff
 
 from fedsteer_tff import aggregators
 from fedsteer_tff import subspace
 from fedsteer_tff.algorithms import composition
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 
@@ -17,6 +18,10 @@ def build_fedavg(
   correction_weighting: str = subspace.INVERSE_PROBABILITY,
   correction_smoothing: float = 1.0,
   client_weighting: str = identity.KNOWN,
+  correction_factory: Optional[
+    tff.aggregators.UnweightedAggregationFactory
+  ] = None,
+  participation: estimates.Participation = estimates.KNOWN,
   **common: Any,
 ) -> tff.learning.templates.LearningProcess:
   """Builds FedAvg that averages by sum_{i active} (d_i / p_i) g_i.
@@ -37,6 +42,9 @@ def build_fedavg(
     correction_smoothing: a in (0, 1], averages the estimate over rounds; 1 does
       not.
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    correction_factory: Sums what the average is made of, as in
+      `FedSteerFactory`; a plain sum if None.
+    participation: Where p_i come from, as in `FedSteerFactory`.
     **common: `client_optimizer`, `server_optimizer`, `model_distributor`,
       `metrics_aggregator` and `loop_implementation`, as in `build_fedsteer`.
 
@@ -55,6 +63,8 @@ def build_fedavg(
       correction_weighting=correction_weighting,
       correction_smoothing=correction_smoothing,
       client_weighting=client_weighting,
+      correction_factory=correction_factory,
+      participation=participation,
     ),
     client_weighting=client_weighting,
     **composition.shared_arguments(common),

@@ -1,7 +1,7 @@
 """FedProx: federated averaging with a proximal term in the local loss."""
 
 import functools
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow_federated as tff
 
@@ -9,6 +9,7 @@ from fedsteer_tff import aggregators
 from fedsteer_tff import client_work
 from fedsteer_tff import subspace
 from fedsteer_tff.algorithms import composition
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 
@@ -20,6 +21,10 @@ def build_fedprox(
   correction_weighting: str = subspace.INVERSE_PROBABILITY,
   correction_smoothing: float = 1.0,
   client_weighting: str = identity.KNOWN,
+  correction_factory: Optional[
+    tff.aggregators.UnweightedAggregationFactory
+  ] = None,
+  participation: estimates.Participation = estimates.KNOWN,
   **common: Any,
 ) -> tff.learning.templates.LearningProcess:
   """Builds FedProx (Li et al., MLSys 2020).
@@ -35,6 +40,9 @@ def build_fedprox(
     correction_weighting: As in `build_fedavg`.
     correction_smoothing: As in `build_fedavg`.
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    correction_factory: Sums what the average is made of, as in
+      `FedSteerFactory`; a plain sum if None.
+    participation: Where p_i come from, as in `FedSteerFactory`.
     **common: `client_optimizer`, `server_optimizer`, `model_distributor`,
       `metrics_aggregator` and `loop_implementation`, as in `build_fedsteer`.
 
@@ -53,6 +61,8 @@ def build_fedprox(
       correction_weighting=correction_weighting,
       correction_smoothing=correction_smoothing,
       client_weighting=client_weighting,
+      correction_factory=correction_factory,
+      participation=participation,
     ),
     client_weighting=client_weighting,
     build_client_work=functools.partial(

@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 from fedsteer_tff import aggregators
 from fedsteer_tff import subspace
 from fedsteer_tff.algorithms import composition
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 
@@ -18,6 +19,7 @@ def build_fedstale(
   correction_weighting: str = subspace.INVERSE_PROBABILITY,
   correction_smoothing: float = 1.0,
   client_weighting: str = identity.KNOWN,
+  participation: estimates.Participation = estimates.KNOWN,
   **common: Any,
 ) -> tff.learning.templates.LearningProcess:
   """Builds FedStale (Rodio and Neglia, ECAI 2024).
@@ -36,6 +38,7 @@ def build_fedstale(
     correction_smoothing: a in (0, 1], averages that sum over rounds; 1 does
       not.
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    participation: Where p_i come from, as in `FedSteerFactory`.
     **common: `client_optimizer`, `server_optimizer`, `model_distributor`,
       `metrics_aggregator` and `loop_implementation`, as in `build_fedsteer`.
 
@@ -55,6 +58,7 @@ def build_fedstale(
       correction_weighting=correction_weighting,
       correction_smoothing=correction_smoothing,
       client_weighting=client_weighting,
+      participation=participation,
     ),
     client_weighting=client_weighting,
     **composition.shared_arguments(common),

@@ -68,8 +68,8 @@ def build_fedsteer(
     loop_implementation: As in `tff.learning.algorithms`; DATASET_ITERATOR if
       None, see `client_work.build_identified_client_work`.
     **parameters: Those of `fedsteer_tff.aggregators.FedSteerFactory`, such as
-      `estimator`, `core_set_size`, `core_set`, `ridge`, `warmup_rounds` and
-      `aggregation`.
+      `estimator`, `core_set_size`, `core_set`, `ridge`, `warmup_rounds`,
+      `aggregation` and `participation`.
 
   Returns:
     A `tff.learning.templates.LearningProcess`.

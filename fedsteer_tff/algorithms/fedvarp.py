@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 from fedsteer_tff import subspace
 from fedsteer_tff.algorithms import composition
 from fedsteer_tff.algorithms import fedstale
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 
@@ -17,6 +18,7 @@ def build_fedvarp(
   correction_weighting: str = subspace.INVERSE_PROBABILITY,
   correction_smoothing: float = 1.0,
   client_weighting: str = identity.KNOWN,
+  participation: estimates.Participation = estimates.KNOWN,
   **common: Any,
 ) -> tff.learning.templates.LearningProcess:
   """Builds FedVARP (Jhunjhunwala et al., UAI 2022).
@@ -34,6 +36,7 @@ def build_fedvarp(
     correction_smoothing: a in (0, 1], averages that sum over rounds; 1 does
       not.
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    participation: Where p_i come from, as in `FedSteerFactory`.
     **common: `client_optimizer`, `server_optimizer`, `model_distributor`,
       `metrics_aggregator` and `loop_implementation`, as in `build_fedsteer`.
 
@@ -52,5 +55,6 @@ def build_fedvarp(
     correction_weighting=correction_weighting,
     correction_smoothing=correction_smoothing,
     client_weighting=client_weighting,
+    participation=participation,
     **common,
   )

@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 from fedsteer_tff import aggregators
 from fedsteer_tff import subspace
 from fedsteer_tff.algorithms import composition
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 
@@ -15,6 +16,7 @@ def build_mifa(
   population_size: int,
   *,
   client_weighting: str = identity.KNOWN,
+  participation: estimates.Participation = estimates.KNOWN,
   **common: Any,
 ) -> tff.learning.templates.LearningProcess:
   """Builds MIFA (Gu et al., NeurIPS 2021).
@@ -30,6 +32,8 @@ def build_mifa(
     model_fn: As in `build_fedsteer`.
     population_size: N; client ids are 0, ..., N - 1.
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    participation: Where p_i come from, as in `FedSteerFactory`; of use for
+      metrics alone.
     **common: `client_optimizer`, `server_optimizer`, `model_distributor`,
       `metrics_aggregator` and `loop_implementation`, as in `build_fedsteer`.
 
@@ -47,6 +51,7 @@ def build_mifa(
       population_size,
       update_refresh=subspace.BEFORE_AGGREGATION,
       client_weighting=client_weighting,
+      participation=participation,
     ),
     client_weighting=client_weighting,
     **composition.shared_arguments(common),

@@ -1,7 +1,7 @@
 """SCAFFOLD: local steps corrected by control variates."""
 
 import functools
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow_federated as tff
 
@@ -9,6 +9,7 @@ from fedsteer_tff import aggregators
 from fedsteer_tff import client_work
 from fedsteer_tff import subspace
 from fedsteer_tff.algorithms import composition
+from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
 
@@ -20,6 +21,10 @@ def build_scaffold(
   correction_weighting: str = subspace.PARTICIPANT_MEAN,
   correction_smoothing: float = 1.0,
   client_weighting: str = identity.KNOWN,
+  correction_factory: Optional[
+    tff.aggregators.UnweightedAggregationFactory
+  ] = None,
+  participation: estimates.Participation = estimates.KNOWN,
   **common: Any,
 ) -> tff.learning.templates.LearningProcess:
   """Builds SCAFFOLD with option II (Karimireddy et al., ICML 2020).
@@ -40,6 +45,10 @@ def build_scaffold(
     correction_weighting: As in `build_fedavg`.
     correction_smoothing: As in `build_fedavg`.
     client_weighting: 'known' or 'examples', as in `FedSteerFactory`.
+    correction_factory: Sums what the average is made of, as in
+      `FedSteerFactory`; a plain sum if None.
+    participation: Where p_i come from, as in `FedSteerFactory`; of use for
+      metrics alone with 'participant_mean'.
     **common: `server_optimizer`, `model_distributor`, `metrics_aggregator` and
       `loop_implementation`, as in `build_fedsteer`.
 
@@ -69,6 +78,8 @@ def build_scaffold(
       correction_weighting=correction_weighting,
       correction_smoothing=correction_smoothing,
       client_weighting=client_weighting,
+      correction_factory=correction_factory,
+      participation=participation,
     ),
     client_weighting=client_weighting,
     build_client_work=functools.partial(

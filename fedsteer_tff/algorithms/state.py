@@ -1,4 +1,4 @@
-"""Reading a process's server state: its size, and who is in the core set."""
+"""Reading a process's server state: its size, its core set, its estimates."""
 
 import collections
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +8,9 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+from fedsteer_tff.aggregators import probability_estimates
+from fedsteer_tff.participation import estimates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +63,39 @@ def core_set_status(
       np.int32
     ),
     round_num=int(aggregator['round_num']),
+  )
+
+
+def estimated_probabilities(
+  state: Any, participation: estimates.Estimator
+) -> np.ndarray:
+  """Returns the participation probabilities as they are estimated by now.
+
+  Args:
+    state: State of a process built by this package.
+    participation: The estimator that it was built with.
+
+  Returns:
+    Float32 [N]. The prior where nothing is known of a client.
+
+  Raises:
+    TypeError: If `participation` is no estimator.
+    ValueError: If `state` is not such a state, or has no estimates of that
+      kind.
+  """
+  estimates.check_participation('participation', participation)
+  aggregator = _fedsteer_part(getattr(state, 'aggregator', None))
+  kept = set(aggregator.get('participation', {}))
+  wanted = set()
+  if participation != estimates.KNOWN:
+    wanted = set(probability_estimates.initial_state(participation, 1))
+  if not wanted or kept != wanted:
+    raise ValueError(
+      'state must have the estimates of participation='
+      f'{participation!r}, found those with the parts {sorted(kept)}'
+    )
+  return np.asarray(
+    probability_estimates.estimated_probabilities(participation, aggregator)
   )
 
 

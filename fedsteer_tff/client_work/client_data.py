@@ -14,7 +14,7 @@ import collections
 from collections.abc import Mapping
 import math
 import numbers
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -71,7 +71,7 @@ def build_client_data(
   dataset: tf.data.Dataset,
   *,
   weight: float,
-  participation_probability: float,
+  participation_probability: Optional[float],
 ) -> Mapping[str, tf.data.Dataset]:
   """Returns the client data that FedSteer's `next` takes for one client.
 
@@ -82,7 +82,8 @@ def build_client_data(
       all clients. With `client_weighting='examples'` any value does, since the
       examples are counted.
     participation_probability: p_i in (0, 1], the probability that this client
-      is active in this round.
+      is active in this round; 1 where it was made to be. None where nobody
+      knows it, with processes that estimate it.
 
   Raises:
     TypeError: If an argument has the wrong type.
@@ -96,12 +97,10 @@ def build_client_data(
     raise ValueError(f'client_id must be below 2**31, found {client_id}')
   if not isinstance(dataset, tf.data.Dataset):
     raise TypeError(f'dataset must be a tf.data.Dataset, found {dataset!r}')
-  _check_number('participation_probability', participation_probability)
-  if not 0 < participation_probability <= 1:
-    raise ValueError(
-      'participation_probability must be in (0, 1], found '
-      f'{participation_probability!r} for client {client_id}'
-    )
+  if participation_probability is None:
+    participation_probability = float('nan')
+  else:
+    _check_probability(participation_probability, client_id)
   _check_number('weight', weight)
   if not math.isfinite(weight) or weight < 0:
     raise ValueError(
@@ -134,6 +133,15 @@ def padding_client_data(element_spec: Any) -> Mapping[str, tf.data.Dataset]:
   batches = examples.batch(batch_size or 1, drop_remainder=bool(batch_size))
   ident = build_identity_dataset(identity.PADDING_CLIENT_ID, 0.0, 1.0)
   return collections.OrderedDict(ident=ident, data=batches)
+
+
+def _check_probability(value, client_id):
+  _check_number('participation_probability', value)
+  if not 0 < value <= 1:
+    raise ValueError(
+      f'participation_probability must be in (0, 1], found {value!r} for '
+      f'client {client_id}'
+    )
 
 
 def _check_number(name, value):

@@ -79,6 +79,11 @@ class BernoulliSampler:
     """Float64 [N], read-only."""
     return self._probabilities
 
+  @property
+  def seed(self) -> int:
+    """The seed of all draws."""
+    return self._seed
+
   def cohort(
     self, round_num: int, forced_clients: Sequence[int] = ()
   ) -> Cohort:

@@ -1,32 +1,219 @@
-"""Checkpoints of a learning process on `tff.program`'s state manager."""
+"""Checkpoints that survive a killed process, damage and a full disk.
+
+One rule for all runs. A state is written under a temporary name and takes its
+final one when it is complete, and the states before are removed only then. With
+it goes a digest of its files, so that every change of a byte is noticed. What
+cannot be read is set aside and the state before is used.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
+import hashlib
 import os
 import re
 import shutil
 from typing import Any, Optional
 
+from absl import logging
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import files
+from fedsteer_tff.programs import releases as releases_lib
 
+_PREFIX = 'program_state_'
 # How `tff.program.FileProgramStateManager` names a state that it has not
 # finished writing.
-_UNFINISHED = re.compile(r'program_state_\d+_temp\d+')
+_UNFINISHED = re.compile(rf'{_PREFIX}\d+_temp\d+')
+_DIGEST = 'digest.sha256'
+_READ_BYTES = 2**20
 
 
 class CheckpointError(ValueError):
-  """A run cannot go on from what its checkpoints hold."""
+  """A run cannot go on from what its checkpoints hold, or cannot write them."""
+
+
+class CheckpointManager(tff.program.FileProgramStateManager):
+  """TFF's state manager for programs, with this module's rule.
+
+  For `tff.learning.programs.train_model`; `Checkpoints` is for loops that do
+  not use asyncio. Only one process at a time may use the folder, see
+  `run_directory.RunDirectory`.
+  """
+
+  def __init__(
+    self,
+    root_dir: files.PathLike,
+    *,
+    keep: int = 2,
+    warn: Callable[[str], None] = logging.warning,
+    releases: Optional[releases_lib.Releases] = None,
+  ):
+    """Creates the folder if needed and removes unfinished states from it.
+
+    Args:
+      root_dir: The folder of the checkpoints.
+      keep: How many of the newest states are kept.
+      warn: Called with one line for each state that cannot be read.
+      releases: A state is written when what they began to release is
+        released, so that nothing is missing if the run goes on from it.
+
+    Raises:
+      ValueError: If `keep` is not an integer >= 1.
+    """
+    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
+      raise ValueError(f'keep must be an integer >= 1, found {keep!r}')
+    self._directory = os.fspath(root_dir)
+    super().__init__(
+      self._directory, prefix=_PREFIX, keep_total=keep, keep_first=False
+    )
+    self._warn = warn
+    self._releases = releases
+    # States are removed after writing one: two at a time would collide.
+    self._writing = asyncio.Lock()
+    self._remove_unfinished()
+
+  async def save(self, program_state: Any, version: int) -> None:
+    """Writes a state.
+
+    Args:
+      program_state: The state, as for `tff.program.FileProgramStateManager`.
+      version: How many rounds it has seen.
+
+    Raises:
+      CheckpointError: If it cannot be written, for instance since the disk is
+        full. The states before are as they were.
+      tff.program.ProgramStateExistsError: If this version is there.
+    """
+    async with self._writing:
+      if self._releases is not None:
+        await self._releases.finished()
+      try:
+        await super().save(program_state, version)
+        files.write_text(self._path(version, _DIGEST), self._digest(version))
+      except (OSError, tf.errors.OpError) as e:
+        self._remove_unfinished()
+        raise CheckpointError(await self._write_failure(version, e)) from e
+
+  async def load(self, version: int, structure: Any) -> Any:
+    """Returns a state.
+
+    Args:
+      version: How many rounds it has seen.
+      structure: A state of the same program.
+
+    Raises:
+      CheckpointError: If it is damaged or belongs to another program.
+      tff.program.ProgramStateNotFoundError: If it is not there.
+    """
+    try:
+      self._check_digest(version)
+      state = await super().load(version, structure)
+      _check_leaves(tf.nest.flatten(state), tf.nest.flatten(structure))
+    except tff.program.ProgramStateNotFoundError:
+      raise
+    except Exception as e:  # Damage has as many types as TensorFlow readers.
+      raise CheckpointError(
+        f'the checkpoint of round {version} in {self._directory} cannot be'
+        f' read: {_first_line(e)}'
+      ) from e
+    return state
+
+  async def load_latest(self, structure: Any) -> tuple[Any, int]:
+    """Returns the newest state that can be read, and its version.
+
+    Those that cannot be read are renamed to 'unreadable_<version>'.
+
+    Args:
+      structure: A state of the same program.
+
+    Returns:
+      (None, 0) if there is no state.
+
+    Raises:
+      CheckpointError: If there are states and none of them can be read.
+    """
+    versions = await self.get_versions() or []
+    for version in reversed(versions):
+      try:
+        return await self.load(version, structure), version
+      except CheckpointError as e:
+        self._warn(f'{e}; it is set aside')
+        self._set_aside(version)
+    if versions:
+      raise CheckpointError(
+        f'{self._directory} must hold a checkpoint that can be read, found'
+        f' none among those of rounds {versions}'
+      )
+    return None, 0
+
+  def _path(self, version: int, *names: str) -> str:
+    return os.path.join(self._directory, f'{_PREFIX}{version}', *names)
+
+  def _remove_unfinished(self) -> None:
+    for name in os.listdir(self._directory):
+      if _UNFINISHED.fullmatch(name):
+        shutil.rmtree(os.path.join(self._directory, name))
+
+  def _set_aside(self, version: int) -> None:
+    """Renames a state, so that the round can be written again."""
+    target = os.path.join(self._directory, f'unreadable_{version}')
+    shutil.rmtree(target, ignore_errors=True)
+    os.rename(self._path(version), target)
+
+  def _digest(self, version: int) -> str:
+    """Returns a digest of the names and contents of a state's files."""
+    digest = hashlib.sha256()
+    root = self._path(version)
+    names = sorted(
+      os.path.relpath(os.path.join(folder, name), root)
+      for folder, _, file_names in os.walk(root)
+      for name in file_names
+    )
+    for name in names:
+      if name.startswith(_DIGEST):  # The digest, or what was to become it.
+        continue
+      path = os.path.join(root, name)
+      digest.update(f'{name}\n{os.path.getsize(path)}\n'.encode())
+      with open(path, 'rb') as f:
+        while block := f.read(_READ_BYTES):
+          digest.update(block)
+    return digest.hexdigest()
+
+  def _check_digest(self, version: int) -> None:
+    """Raises `ValueError` if a state has another digest than when written.
+
+    A state without a digest is from an earlier release, or its process ended
+    just after it was complete.
+    """
+    path = self._path(version, _DIGEST)
+    if not os.path.isfile(path):
+      return
+    with open(path, 'rb') as f:
+      stored = f.read()
+    found = self._digest(version)
+    if stored != found.encode():
+      raise ValueError(
+        f'its files must have the digest in {_DIGEST}, found {found}'
+      )
+
+  async def _write_failure(self, version: int, error: Exception) -> str:
+    versions = await self.get_versions()
+    last = 'there is none before it'
+    if versions:
+      last = f'the last good one is of round {versions[-1]}'
+    return (
+      f'the checkpoint of round {version} cannot be written to'
+      f' {self._directory} ({_first_line(error)}): {last}; make room, and the'
+      ' same command resumes'
+    )
 
 
 class Checkpoints:
   """The newest states of one run, keyed by the number of rounds they have seen.
 
-  A state is written under a temporary name and takes its final one when it is
-  complete, so a process that dies while writing leaves the former states.
+  `CheckpointManager` for loops that do not use asyncio.
   """
 
   def __init__(
@@ -34,7 +221,7 @@ class Checkpoints:
     directory: files.PathLike,
     *,
     keep: int = 2,
-    warn: Optional[Callable[[str], None]] = None,
+    warn: Callable[[str], None] = logging.warning,
   ):
     """Creates the folder if needed and removes unfinished states from it.
 
@@ -46,16 +233,7 @@ class Checkpoints:
     Raises:
       ValueError: If `keep` is not an integer >= 1.
     """
-    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
-      raise ValueError(f'keep must be an integer >= 1, found {keep!r}')
-    self._directory = os.fspath(directory)
-    self._warn = warn
-    self._manager = tff.program.FileProgramStateManager(
-      self._directory, keep_total=keep, keep_first=False
-    )
-    for name in os.listdir(self._directory):
-      if _UNFINISHED.fullmatch(name):
-        shutil.rmtree(os.path.join(self._directory, name))
+    self._manager = CheckpointManager(directory, keep=keep, warn=warn)
 
   def save(self, state: Any, round_num: int) -> None:
     """Writes `state`, unless the state after `round_num` rounds is there.
@@ -63,6 +241,9 @@ class Checkpoints:
     Args:
       state: The state of a `tff.learning.templates.LearningProcess`.
       round_num: How many rounds it has seen.
+
+    Raises:
+      CheckpointError: If it cannot be written.
     """
     if round_num in self.rounds():
       return
@@ -87,46 +268,26 @@ class Checkpoints:
     Raises:
       CheckpointError: If there are states and none of them can be read.
     """
-    rounds = self.rounds()
     expected = [np.asarray(leaf) for leaf in tf.nest.flatten(like)]
-    for round_num in reversed(rounds):
-      try:
-        stored_round, *leaves = asyncio.run(
-          self._manager.load(round_num, [np.int64(0), *expected])
-        )
-        self._check_leaves(leaves, expected)
-      except Exception as e:  # Damage has as many types as TensorFlow readers.
-        if self._warn is not None:
-          first_line = (str(e).splitlines() or [type(e).__name__])[0]
-          self._warn(
-            f'the checkpoint of round {round_num} in {self._directory} cannot'
-            f' be read and is set aside: {first_line}'
-          )
-        self._set_aside(round_num)
-        continue
-      return tf.nest.pack_sequence_as(like, leaves), int(stored_round)
-    if rounds:
-      raise CheckpointError(
-        f'{self._directory} must hold a checkpoint that can be read, found'
-        f' none among those of rounds {rounds}'
+    stored, _ = asyncio.run(self._manager.load_latest([np.int64(0), *expected]))
+    if stored is None:
+      return None
+    stored_round, *leaves = stored
+    return tf.nest.pack_sequence_as(like, leaves), int(stored_round)
+
+
+def _check_leaves(leaves: Sequence[Any], expected: Sequence[Any]) -> None:
+  """Raises `ValueError` if arrays are not those of the same program."""
+  for i, (leaf, like) in enumerate(zip(leaves, expected)):
+    if not isinstance(like, (np.ndarray, np.generic)):
+      continue
+    leaf = np.asarray(leaf)
+    if leaf.dtype != like.dtype or leaf.shape != like.shape:
+      raise ValueError(
+        f'leaf {i} of the state must be {like.dtype}{list(like.shape)},'
+        f' found {leaf.dtype}{list(leaf.shape)}'
       )
-    return None
 
-  def _check_leaves(
-    self, leaves: Sequence[Any], expected: Sequence[np.ndarray]
-  ) -> None:
-    """Raises `ValueError` if the leaves are not those of the same process."""
-    for i, (leaf, like) in enumerate(zip(leaves, expected)):
-      leaf = np.asarray(leaf)
-      if leaf.dtype != like.dtype or leaf.shape != like.shape:
-        raise ValueError(
-          f'leaf {i} of the state must be {like.dtype}{list(like.shape)},'
-          f' found {leaf.dtype}{list(leaf.shape)}'
-        )
 
-  def _set_aside(self, round_num: int) -> None:
-    """Renames a state, so that the round can be written again."""
-    path = os.path.join(self._directory, f'program_state_{round_num}')
-    target = os.path.join(self._directory, f'unreadable_{round_num}')
-    shutil.rmtree(target, ignore_errors=True)
-    os.rename(path, target)
+def _first_line(error: Exception) -> str:
+  return (str(error).splitlines() or [type(error).__name__])[0]

@@ -6,6 +6,32 @@ from typing import Any
 from fedsteer_tff import participation
 
 
+def check_multiple(value: Any, name: str = 'multiple') -> int:
+  """Returns what cohorts are filled up to multiples of.
+
+  Args:
+    value: The number.
+    name: The argument's name, for the error message.
+
+  Raises:
+    ValueError: If it is not an integer >= 1.
+  """
+  if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    raise ValueError(f'{name} must be an integer >= 1, found {value!r}')
+  return value
+
+
+def num_padding(num_clients: int, multiple: int) -> int:
+  """Returns how many clients that stand for nobody fill a cohort up.
+
+  Args:
+    num_clients: The cohort's size, which may be 0.
+    multiple: Cohorts are filled up to the next multiple of this, an empty one
+      to this itself.
+  """
+  return -num_clients % multiple if num_clients else multiple
+
+
 class CohortData:
   """Client data of a cohort, filled up to a multiple of some number.
 
@@ -35,11 +61,9 @@ class CohortData:
     Raises:
       ValueError: If `multiple` is not an integer >= 1.
     """
-    if not isinstance(multiple, int) or multiple < 1:
-      raise ValueError(f'multiple must be an integer >= 1, found {multiple!r}')
     self._client_data_fn = client_data_fn
     self._padding = padding
-    self._multiple = multiple
+    self._multiple = check_multiple(multiple)
 
   def __call__(self, cohort: participation.Cohort) -> Sequence[Any]:
     """Returns the list of client data for `process.next`."""
@@ -50,6 +74,5 @@ class CohortData:
       )
     ]
     if self._padding is not None:
-      missing = -len(data) % self._multiple if data else self._multiple
-      data.extend([self._padding] * missing)
+      data.extend([self._padding] * num_padding(len(data), self._multiple))
     return data

@@ -1,11 +1,15 @@
 """Writing files so that a reader never sees half of one."""
 
 from collections.abc import Mapping
+import errno
 import json
 import os
 from typing import Any, Union
 
 PathLike = Union[str, os.PathLike]
+
+# No room on the disk, none in the user's share of it, none for the file.
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_text(path: PathLike, text: str) -> None:
@@ -58,3 +62,15 @@ def read_json(path: PathLike) -> dict[str, Any]:
       f'{path} must hold a JSON object, found a {type(value).__name__}'
     )
   return value
+
+
+def is_full_disk(error: BaseException) -> bool:
+  """Returns whether an error says that there is no room to write.
+
+  Args:
+    error: Python's `OSError`, or the error of a library that quotes the system
+      as TensorFlow does.
+  """
+  if isinstance(error, OSError):
+    return error.errno in _FULL_DISK
+  return any(os.strerror(number) in str(error) for number in _FULL_DISK)

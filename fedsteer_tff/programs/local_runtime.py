@@ -17,19 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Optional
+from typing import Any, Optional
 
 import grpc
 import tensorflow_federated as tff
 
+from fedsteer_tff.programs import execution
 from fedsteer_tff.programs import files
 
-_MAX_MESSAGE_BYTES = 2 * 1000 * 1000 * 1000
-_CHANNEL_OPTIONS = [
-  ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
-  ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
-  ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
-]
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 
@@ -67,6 +62,7 @@ class LocalRuntime:
     *,
     max_concurrent_calls: int = -1,
     log_path: Optional[files.PathLike] = None,
+    simulate_secure_sums: bool = False,
   ):
     """Starts the child process and waits until it answers.
 
@@ -78,11 +74,15 @@ class LocalRuntime:
         if <= 0.
       log_path: The file that the child's output is appended to; a temporary
         file if None, removed at the end.
+      simulate_secure_sums: Whether to compute secure sums, such as those of
+        `tff.aggregators.SecureSumFactory`, in the open: the same result, with
+        nothing hidden. Else they are an error: TFF has no protocol for them.
 
     Raises:
       LocalRuntimeError: If the child does not answer.
     """
     self._max_concurrent_calls = max_concurrent_calls
+    self._simulate_secure_sums = simulate_secure_sums
     self._temporary_log = None
     if log_path is None:
       self._temporary_log = tempfile.NamedTemporaryFile(
@@ -103,21 +103,37 @@ class LocalRuntime:
     """The child's process id."""
     return self._process.pid
 
+  @property
+  def child_pids(self) -> tuple[int, ...]:
+    """The processes on this machine whose memory is the runtime's."""
+    return (self.pid,)
+
   @contextlib.contextmanager
   def activate(self) -> Iterator['LocalRuntime']:
     """Runs TFF computations here inside the block; stops at its end."""
-    factory = tff.framework.ResourceManagingExecutorFactory(
-      self._create_executor
+    context = execution.build_context(self._create_executor, self._compile)
+    with self._installed(context):
+      yield self
+
+  @contextlib.contextmanager
+  def activate_for_programs(self) -> Iterator['LocalRuntime']:
+    """The same for the programs of `tff.program`, which use asyncio.
+
+    A computation returns references there: see `tff.program.materialize_value`.
+    """
+    context = execution.build_context(
+      self._create_executor,
+      self._compile,
+      tff.framework.AsyncExecutionContext,
     )
-    context = tff.framework.SyncExecutionContext(
-      executor_fn=factory,
-      compiler_fn=tff.backends.native.desugar_and_transform_to_native,
-      transform_args=tff.tensorflow.transform_args,
-      transform_result=tff.tensorflow.transform_result,
-    )
+    with self._installed(tff.program.NativeFederatedContext(context)):
+      yield self
+
+  @contextlib.contextmanager
+  def _installed(self, context: Any) -> Iterator[None]:
     try:
       with tff.framework.get_context_stack().install(context):
-        yield self
+        yield
     finally:
       self.stop()
 
@@ -168,7 +184,7 @@ class LocalRuntime:
         env={'MALLOC_ARENA_MAX': '1', **os.environ},
       )
     self._stub = tff.framework.RemoteExecutorGrpcStub(
-      grpc.insecure_channel(f'localhost:{port}', _CHANNEL_OPTIONS)
+      grpc.insecure_channel(f'localhost:{port}', execution.CHANNEL_OPTIONS)
     )
     deadline = time.monotonic() + _START_SECONDS
     while not self._stub.is_ready:
@@ -190,11 +206,27 @@ class LocalRuntime:
         f' {self._log_path}'
       )
 
+  def _compile(self, computation):
+    """Compiles for the runtime, which has no secure sums."""
+    if self._simulate_secure_sums:
+      computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
+        computation
+      )
+    elif _has_secure_sums(computation):
+      raise LocalRuntimeError(
+        'a computation with secure sums must be run with'
+        ' simulate_secure_sums=True, found False'
+      )
+    return tff.backends.native.desugar_and_transform_to_native(computation)
+
   def _create_executor(self, cardinalities) -> tff.framework.RemoteExecutor:
     # TFF repeats a call whose connection broke, through a new executor: with
     # the child gone it would do so for ever.
     self._check_alive()
-    cardinalities.setdefault(tff.CLIENTS, 0)
-    executor = tff.framework.RemoteExecutor(self._stub)
-    executor.set_cardinalities(cardinalities)
-    return executor
+    return execution.build_executor(self._stub, cardinalities)
+
+
+def _has_secure_sums(computation: tff.Computation) -> bool:
+  # Operations are in there by their names.
+  proto = tff.framework.serialize_computation(computation)
+  return b'federated_secure_' in proto.SerializeToString()

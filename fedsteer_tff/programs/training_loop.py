@@ -24,6 +24,8 @@ from fedsteer_tff.programs import evaluation
 
 # Metrics of the clients' training under this key become columns 'loss', ...
 _TRAIN = 'train'
+# FedSteer's own metrics are under this key where a factory has others.
+_FEDSTEER = 'fedsteer'
 
 # From the state and the number of the coming round to the ids of clients.
 ForcedClientsFn = Callable[[Any, int], Iterable[int]]
@@ -93,8 +95,9 @@ def flatten_metrics(metrics: Mapping[str, Any]) -> OrderedDict:
   Args:
     metrics: The metrics of a `LearningProcessOutput`. Of 'client_work' the
       entry 'train' is taken where there is one, without a prefix; 'aggregator'
-      without a prefix, nested names joined by '/'. Entries that are not
-      numbers are left out.
+      without a prefix, nor one for what FedSteer itself reports where a factory
+      sums its correction; other nested names joined by '/'. Entries that are
+      not numbers are left out.
 
   Returns:
     Names to ints and floats.
@@ -102,8 +105,13 @@ def flatten_metrics(metrics: Mapping[str, Any]) -> OrderedDict:
   client_work = metrics.get('client_work', {})
   if isinstance(client_work, Mapping):
     client_work = client_work.get(_TRAIN, client_work)
+  aggregator = metrics.get('aggregator', {})
+  parts = [client_work, aggregator]
+  if isinstance(aggregator, Mapping) and _FEDSTEER in aggregator:
+    rest = {k: v for k, v in aggregator.items() if k != _FEDSTEER}
+    parts[1:] = [aggregator[_FEDSTEER], rest]
   flat = OrderedDict()
-  for part in (client_work, metrics.get('aggregator', {})):
+  for part in parts:
     _flatten_into(flat, '', part)
   return flat
 

@@ -25,6 +25,9 @@ ELIGIBILITIES = (REPORTING, FREQUENT, RECEIVED)
 # were when these reported. It has to be worth that.
 _SMALLEST_ADMISSION_GAIN = 0.02
 
+# Of a probability in float32 that was estimated.
+_ROUNDING = 1e-6
+
 # The ridge of the search, relative to unit rows, where the projection's own is
 # absolute and thus says nothing about normalised updates.
 _DEFAULT_SELECTION_RIDGE = 0.01
@@ -267,7 +270,7 @@ def admission_scores(
   shares = tf.math.divide_no_nan(
     tf.reduce_sum(residuals**2, axis=1), tf.reduce_sum(vectors**2, axis=1)
   )
-  return weights**2 * (1 - probabilities) / probabilities * shares
+  return weights**2 * _odds_against(probabilities) * shares
 
 
 def _normalized(sketches):
@@ -284,9 +287,7 @@ def _targets(pool, weights):
     tf.not_equal(unit, 0.0), axis=1
   )
   probabilities = tf.cast(pool['participation_probability'], tf.float64)
-  variances = tf.cast(weights, tf.float64) ** 2 * tf.math.divide_no_nan(
-    1 - probabilities, probabilities
-  )
+  variances = tf.cast(weights, tf.float64) ** 2 * _odds_against(probabilities)
   variances = tf.where(occupied, variances, 0.0)
   return (
     unit,
@@ -295,6 +296,13 @@ def _targets(pool, weights):
     ),
     occupied,
   )
+
+
+def _odds_against(probabilities):
+  """Returns (1 - p) / p, 0 for p that are 1 but for rounding."""
+  absence = 1 - probabilities
+  absence = tf.where(absence > _ROUNDING, absence, tf.zeros_like(absence))
+  return tf.math.divide_no_nan(absence, probabilities)
 
 
 def _selection_ridge(ridge, absolute_ridge):

@@ -111,11 +111,16 @@ class EstimatorRule:
     """Whether the correction needs a memory of D numbers."""
     return self.correction_smoothing < 1 or self.lasts
 
+  @property
+  def uses_probabilities(self) -> bool:
+    """Whether w_i of the correction depends on p_i."""
+    return self.correction_weighting != PARTICIPANT_MEAN
+
   def importance(
     self, weights: tf.Tensor, probabilities: tf.Tensor
   ) -> tf.Tensor:
     """Returns w_i of the correction for n_i and p_i of any shape."""
-    if self.correction_weighting == PARTICIPANT_MEAN:
+    if not self.uses_probabilities:
       return weights
     return weights / probabilities
 

@@ -74,7 +74,9 @@ def _build(items):
   return factory.create(value_type(), WEIGHT_TYPE)
 
 
-def build_oracle(duplicates='first', **parameters):
+def build_oracle(
+  duplicates='first', oracle_class=numpy_oracle.FedSteer, **parameters
+):
   """Builds the same in NumPy."""
   arguments = {
     'core_set_size': CORE_SET_SIZE,
@@ -94,7 +96,7 @@ def build_oracle(duplicates='first', **parameters):
     arguments.pop('sketch_size', 1024),
     arguments.pop('sketch_seed', 0),
   )
-  return numpy_oracle.FedSteer(
+  return oracle_class(
     NUM_CLIENTS,
     DIMENSION,
     rule=rule,

@@ -5,6 +5,7 @@ import pytest
 import tensorflow_federated as tff
 
 from fedsteer_tff import aggregators
+from fedsteer_tff import participation
 from tests.aggregators import small_rounds
 
 _DIMENSION = 5000
@@ -102,6 +103,84 @@ def test_dense_sends_a_place_for_everybody():
 )
 def test_baselines_send_an_update_and_who_sends_it(factory):
   assert _upload(factory) == _DIMENSION + _SCALARS
+
+
+def _downloads(message, found):
+  """Collects the types that the server sends to each client."""
+  if message.DESCRIPTOR.name == 'Computation' and message.HasField('intrinsic'):
+    if message.intrinsic.uri == 'federated_broadcast':
+      found.append(message.type.function.parameter.federated.member)
+  for field, value in message.ListFields():
+    if field.message_type is not None:
+      values = value if field.label == field.LABEL_REPEATED else [value]
+      for child in values:
+        _downloads(child, found)
+  return found
+
+
+def _download(factory) -> int:
+  """Returns how many numbers each client gets in a round."""
+  process = factory.create(
+    small_rounds.value_type([tff.TensorType(np.float32, [_DIMENSION])]),
+    small_rounds.WEIGHT_TYPE,
+  )
+  message = tff.framework.serialize_computation(process.next)
+  return sum(map(_elements, _downloads(message, [])))
+
+
+@pytest.mark.parametrize(
+  ('factory', 'parameters', 'down', 'up'),
+  [
+    (aggregators.FedSteerFactory, {}, 1, 1),
+    (aggregators.FedSteerFactory, {'core_set': (4, 1, 2)}, 1, 1),
+    (
+      aggregators.FedSteerFactory,
+      {'core_set': (4, 1, 2), 'aggregation': 'client_projection'},
+      1,
+      0,
+    ),
+    (
+      aggregators.FedSteerFactory,
+      {'core_set': (4, 1, 2), 'aggregation': 'dense'},
+      1,
+      0,
+    ),
+    (
+      aggregators.FedSteerFactory,
+      {'core_set': (4, 1, 2), 'aggregation': 'server_projection'},
+      0,
+      0,
+    ),
+    (
+      aggregators.FedSteerFactory,
+      {
+        'core_set': (4, 1, 2),
+        'aggregation': 'server_projection',
+        'correction_factory': tff.aggregators.SumFactory(),
+      },
+      1,
+      0,
+    ),
+    (aggregators.InverseProbabilityFactory, {}, 1, 1),
+    (
+      aggregators.InverseProbabilityFactory,
+      {'correction_weighting': 'participant_mean'},
+      0,
+      0,
+    ),
+    (aggregators.StaleUpdateFactory, {}, 0, 0),
+  ],
+)
+def test_estimates_go_down_where_updates_are_weighted_on_their_way(
+  factory, parameters, down, up
+):
+  size = 200
+  known = factory(size, **parameters)
+  estimated = factory(
+    size, participation=participation.RunningFrequency(0.1), **parameters
+  )
+  assert _download(estimated) - _download(known) == down * size
+  assert _upload(estimated) - _upload(known) == up
 
 
 if __name__ == '__main__':

@@ -32,10 +32,7 @@ _CACHING = ('fedvarp', 'fedstale', 'mifa')
 
 
 @functools.cache
-def _build(method, functional=False):
-  model_fn = (
-    small_training.functional_model() if functional else small_training.model_fn
-  )
+def _build(method):
   build_fn = getattr(fedsteer_tff, 'build_' + method.partition('_')[0])
   arguments = dict(_METHODS[method])
   if method == 'scaffold':
@@ -44,7 +41,7 @@ def _build(method, functional=False):
     arguments['client_optimizer'] = tff.learning.optimizers.build_sgdm(
       small_training.LEARNING_RATE
     )
-  return build_fn(model_fn, _N, **arguments)
+  return build_fn(small_training.model_fn, _N, **arguments)
 
 
 class _Server:
@@ -153,30 +150,6 @@ def test_rounds_equal_numpy(method):
       state.aggregator['updates'], server.estimator.memory
     )
     assert error <= 1e-4
-
-
-@pytest.mark.parametrize('method', ['fedprox', 'fedvarp', 'scaffold'])
-def test_a_functional_model_trains_as_its_keras_model(method):
-  processes = [_build(method), _build(method, functional=True)]
-  states = [process.initialize() for process in processes]
-  np.testing.assert_allclose(_weights(states[0]), _weights(states[1]))
-  for ids in small_training.cohorts(3, empty=(1,)):
-    states = [
-      small_training.run(process, state, ids).state
-      for process, state in zip(processes, states)
-    ]
-  assert np.any(_weights(states[0]) != small_training.trainer().initial)
-  np.testing.assert_allclose(
-    _weights(states[0]), _weights(states[1]), rtol=1e-5, atol=1e-6
-  )
-
-
-@pytest.mark.parametrize('method', _METHODS)
-def test_a_map_reduce_form_exists(method):
-  form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
-    _build(method).next
-  )
-  assert isinstance(form, tff.backends.mapreduce.MapReduceForm)
 
 
 @pytest.mark.parametrize('method', _METHODS)

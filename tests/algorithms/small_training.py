@@ -58,13 +58,6 @@ def model_fn():
   )
 
 
-def functional_model():
-  """Returns it as a functional model."""
-  return tff.learning.models.functional_model_from_keras(
-    keras_model(), loss_fn=_loss(), input_spec=SPEC
-  )
-
-
 @functools.cache
 def examples():
   """Returns the arrays (x, y) of every client; few classes each."""
@@ -210,11 +203,13 @@ def trainer():
 
 
 @functools.cache
-def oracle_run(estimator, num_rounds=10):
+def oracle_run(estimator, design='sketched_projection', num_rounds=10):
   """Trains by NumPy and Keras.
 
   Args:
     estimator: 'paper', 'unbiased' or 'stable'.
+    design: How updates travel, on which the default of who may enter the core
+      set depends.
     num_rounds: How many.
 
   Returns:
@@ -227,6 +222,7 @@ def oracle_run(estimator, num_rounds=10):
     core_set_size=CORE_SET_SIZE,
     warmup_rounds=WARMUP_ROUNDS,
     rule=numpy_oracle.RULES[estimator],
+    aggregation=design,
   )
   weights = work.initial.astype(float)
   history = []

@@ -63,6 +63,15 @@ def test_numbers_of_numpy_are_numbers(client_id):
   assert _only(data['ident'])['client_id'] == 3
 
 
+def test_a_probability_that_nobody_knows_is_not_a_number():
+  data = client_work.build_client_data(
+    3, _dataset(), weight=0.25, participation_probability=None
+  )
+  ident = _only(data['ident'])
+  assert np.isnan(ident['participation_probability'])
+  assert ident['participation_probability'].dtype == np.float32
+
+
 def test_identity_can_be_built_in_a_graph():
   @tf.function
   def build(client_id):

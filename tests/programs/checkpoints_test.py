@@ -2,6 +2,9 @@
 
 from collections import OrderedDict
 import os
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import checkpoints
+from tests import source_tree
 
 
 def _state(value):
@@ -94,6 +98,169 @@ def test_states_of_another_process_are_not_taken(tmp_path):
 def test_keep_is_checked(tmp_path, keep):
   with pytest.raises(ValueError, match='keep must be an integer >= 1'):
     checkpoints.Checkpoints(tmp_path, keep=keep)
+
+
+def _files(folder):
+  return sorted(
+    str(path.relative_to(folder))
+    for path in folder.rglob('*')
+    if path.is_file()
+  )
+
+
+def test_a_change_of_any_file_is_noticed(tmp_path):
+  store = checkpoints.Checkpoints(tmp_path / 'c')
+  store.save(_state(3), 3)
+  store.save(_state(4), 4)
+  names = _files(tmp_path / 'c/program_state_4')
+  assert 'digest.sha256' in names
+  assert len(names) >= 4
+  for name in names:
+    for kind in ('flipped', 'truncated', 'missing'):
+      # Without a digest a state counts as written by an earlier release.
+      if (name, kind) == ('digest.sha256', 'missing'):
+        continue
+      folder = tmp_path / kind / name.replace('/', '_')
+      shutil.copytree(tmp_path / 'c', folder)
+      path = folder / 'program_state_4' / name
+      content = bytearray(path.read_bytes())
+      middle = len(content) // 2
+      content[middle] ^= 1
+      if kind == 'missing':
+        path.unlink()
+      else:
+        path.write_bytes(content if kind == 'flipped' else content[:middle])
+      warnings = []
+      store = checkpoints.Checkpoints(folder, warn=warnings.append)
+      state, round_num = store.restore(_state(0))
+      assert (round_num, len(warnings)) == (3, 1), (name, kind, warnings)
+      assert f'the checkpoint of round 4 in {folder} cannot' in warnings[0]
+      _assert_equal(state, _state(3))
+      assert _files(folder / 'unreadable_4')
+
+
+def test_a_state_without_a_digest_is_taken(tmp_path):
+  store = checkpoints.Checkpoints(tmp_path)
+  store.save(_state(3), 3)
+  (tmp_path / 'program_state_3/digest.sha256').unlink()
+  state, round_num = store.restore(_state(0))
+  assert round_num == 3
+  _assert_equal(state, _state(3))
+
+
+def test_by_default_a_warning_is_logged(tmp_path, caplog):
+  store = checkpoints.Checkpoints(tmp_path)
+  store.save(_state(3), 3)
+  store.save(_state(4), 4)
+  (tmp_path / 'program_state_4/saved_model.pb').write_bytes(b'')
+  with caplog.at_level('WARNING', logger='absl'):
+    assert store.restore(_state(0))[1] == 3
+  assert 'the checkpoint of round 4' in caplog.text
+
+
+def test_no_room_is_an_error_that_leaves_the_states_before(
+  tmp_path, limited_file_size
+):
+  def large(value):
+    return [np.full([10000], value, np.float32)]
+
+  store = checkpoints.Checkpoints(tmp_path)
+  store.save(large(1), 1)
+  store.save(large(2), 2)
+  before = {name: (tmp_path / name).read_bytes() for name in _files(tmp_path)}
+  with (
+    limited_file_size(20000),
+    pytest.raises(
+      checkpoints.CheckpointError,
+      match=r'of round 3 cannot be written to .*File too large.* last good one'
+      ' is of round 2; make room',
+    ),
+  ):
+    store.save(large(3), 3)
+  # What was half written is gone: it would take room.
+  assert before == {
+    name: (tmp_path / name).read_bytes() for name in _files(tmp_path)
+  }
+  assert sorted(os.listdir(tmp_path)) == ['program_state_1', 'program_state_2']
+  state, round_num = store.restore(large(0))
+  assert round_num == 2
+  _assert_equal(state, large(2))
+  store.save(large(3), 3)
+  assert store.rounds() == [2, 3]
+
+
+def test_no_room_for_the_first_state_is_said(tmp_path, limited_file_size):
+  store = checkpoints.Checkpoints(tmp_path)
+  with (
+    limited_file_size(100),
+    pytest.raises(checkpoints.CheckpointError, match='there is none before it'),
+  ):
+    store.save(_state(0), 0)
+
+
+# Fills a disk of its own, saves to it, and makes room again.
+_ON_A_FULL_DISK = """
+import os
+import numpy as np
+from fedsteer_tff.programs import checkpoints
+
+store = checkpoints.Checkpoints('checkpoints')
+store.save([np.zeros([20000], np.float32)], 1)
+for left in 0, 60000, 100000:
+  with open('filling', 'wb') as f:
+    disk = os.statvfs('.')
+    f.write(bytes(disk.f_bavail * disk.f_frsize - left))
+  try:
+    store.save([np.ones([20000], np.float32)], 2)
+  except checkpoints.CheckpointError as e:
+    print('error:', e)
+  print('states:', os.listdir('checkpoints'))
+  (leaf,), round_num = store.restore([np.zeros([20000], np.float32)])
+  print('restored:', round_num, leaf.sum())
+  os.remove('filling')
+store.save([np.ones([20000], np.float32)], 2)
+print('then:', store.rounds())
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_leaves_the_state_before(tmp_path):
+  namespaces = ['unshare', '--user', '--map-root-user', '--mount']
+  if not shutil.which('unshare') or subprocess.call([*namespaces, 'true']):
+    pytest.skip('a disk of its own needs user namespaces, found none')
+  script = tmp_path / 'script.py'
+  script.write_text(_ON_A_FULL_DISK)
+  (tmp_path / 'disk').mkdir()
+  on_disk = 'mount -t tmpfs -o size=1m none "$0" && cd "$0" && exec "$1" "$2"'
+  with open(tmp_path / 'log', 'w') as log:
+    subprocess.run(
+      [
+        *namespaces,
+        'sh',
+        '-c',
+        on_disk,
+        tmp_path / 'disk',
+        sys.executable,
+        script,
+      ],
+      env={**os.environ, 'PYTHONPATH': str(source_tree.ROOT)},
+      stdout=log,
+      stderr=subprocess.STDOUT,
+      check=False,
+    )
+  text = (tmp_path / 'log').read_text()
+  lines = [
+    line
+    for line in text.splitlines()
+    if line.startswith(('error:', 'states:', 'restored:', 'then:'))
+  ]
+  assert lines[1:9:3] == ["states: ['program_state_1']"] * 3, text
+  assert lines[2:9:3] == ['restored: 1 0.0'] * 3
+  for error in lines[0:9:3]:
+    assert 'the checkpoint of round 2 cannot be written to checkpoints' in error
+    assert 'No space left on device' in error
+    assert 'the last good one is of round 1; make room' in error
+  assert lines[9:] == ['then: [1, 2]']
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """Tests for files."""
 
+import errno
 import os
 
 import pytest
@@ -37,6 +38,22 @@ def test_what_is_no_json_object_is_named(tmp_path, text, match):
   path.write_text(text)
   with pytest.raises(ValueError, match=match):
     files.read_json(path)
+
+
+@pytest.mark.parametrize(
+  ('error', 'full'),
+  [
+    (OSError(errno.ENOSPC, 'a', 'b'), True),
+    (OSError(errno.EDQUOT, 'a', 'b'), True),
+    (OSError(errno.EFBIG, 'a', 'b'), True),
+    (OSError(errno.EACCES, 'a', 'b'), False),
+    (FileNotFoundError('No space left on device'), False),
+    (RuntimeError('a/b; No space left on device [Op:SaveV2]'), True),
+    (RuntimeError('a/b; Permission denied'), False),
+  ],
+)
+def test_errors_that_say_that_there_is_no_room(error, full):
+  assert files.is_full_disk(error) == full
 
 
 if __name__ == '__main__':

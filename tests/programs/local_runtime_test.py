@@ -1,11 +1,13 @@
 """Tests for local_runtime."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import tensorflow_federated as tff
 
@@ -35,6 +37,40 @@ def test_runs_computations_and_ends_with_the_block(tmp_path):
     assert _alive(pid)
     assert os.getsid(pid) != os.getsid(0)
   assert not _alive(pid)
+
+
+def test_runs_computations_of_programs():
+  runtime = local_runtime.LocalRuntime()
+  pid = runtime.pid
+
+  async def program():
+    tff.program.check_in_federated_context()
+    reference = _three()
+    assert isinstance(reference, tff.program.MaterializableValueReference)
+    return await tff.program.materialize_value(reference)
+
+  with runtime.activate_for_programs():
+    assert asyncio.run(program()) == 3
+  assert not _alive(pid)
+
+
+def test_secure_sums_are_simulated_only_where_one_wishes():
+  process = tff.aggregators.SecureSumFactory(4.0).create(
+    tff.TensorType(np.float32)
+  )
+
+  def add_up():
+    state = process.initialize()
+    return process.next(state, [np.float32(1.5), np.float32(-0.5)]).result
+
+  with local_runtime.LocalRuntime(simulate_secure_sums=True).activate():
+    np.testing.assert_allclose(add_up(), 1.0, atol=1e-6)
+  with local_runtime.LocalRuntime().activate():
+    with pytest.raises(
+      local_runtime.LocalRuntimeError,
+      match='must be run with simulate_secure_sums=True, found False',
+    ):
+      add_up()
 
 
 def test_an_error_in_the_block_ends_the_child():

@@ -212,6 +212,17 @@ def test_metrics_are_flattened_in_order():
   assert isinstance(flat['b'], int)
 
 
+def test_own_metrics_beside_those_of_a_factory_keep_their_names():
+  flat = training_loop.flatten_metrics(
+    {
+      'aggregator': OrderedDict(
+        [('fedsteer', {'a': 1}), ('correction', {'a': 2, 'dp': ()})]
+      ),
+    }
+  )
+  assert list(flat.items()) == [('a', 1), ('correction/a', 2)]
+
+
 def test_callbacks_write_a_table_events_and_checkpoints(
   process, state, evaluate, tmp_path
 ):

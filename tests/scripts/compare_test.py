@@ -443,6 +443,16 @@ def test_a_method_may_have_a_participation_of_its_own(tmp_path):
   assert _main(tmp_path, methods=methods) == 0
 
 
+def test_a_method_that_estimates_participation_has_the_same_as_others(tmp_path):
+  estimating = [*FEDAVG, '--participation_estimate=frequency']
+  methods = {'FedSteer stable': STABLE, 'Estimating': estimating}
+  _, runs = _runs(tmp_path, methods=methods)
+  for run in runs:
+    own = {'participation': 'zz'} if run.method == 'Estimating' else {}
+    _pretend(run, [0.4, 0.5], dict(HASHES, **own))
+  assert _main(tmp_path, methods=methods) == 2
+
+
 def test_runs_without_hashes_are_told_of(tmp_path, capsys):
   _, runs = _runs(tmp_path)
   for run in runs:

@@ -65,6 +65,28 @@ def _parse(*arguments):
       '--enforce_core_every and --enforced_clients must be given together with'
       ' --algorithm=fedavg',
     ),
+    (['--workers=a'], '--workers must be host:port, found a'),
+    (['--workers=a:1,b:c'], '--workers must be host:port, found b:c'),
+    (['--workers=a:1,:2'], '--workers must be host:port, found :2'),
+    (['--workers=a:65536'], '--workers must be host:port, found a:65536'),
+    (['--workers='], '--workers must be one or more different addresses'),
+    (['--workers=a:1,a:1'], '--workers must be .* found a:1,a:1'),
+    (['--worker_timeout=5'], '--worker_timeout is used with --workers only'),
+    (['--tls_ca=x'], '--tls_ca is used with --workers only'),
+    (
+      ['--workers=a:1', '--tls_ca=x'],
+      '--tls_ca and --tls_certificate and --tls_key must be given together,'
+      ' found no --tls_certificate and no --tls_key',
+    ),
+    (
+      [
+        '--workers=a:1',
+        '--tls_ca=no_such_file',
+        '--tls_certificate=y',
+        '--tls_key=z',
+      ],
+      '--tls_ca must be a file, found none at no_such_file',
+    ),
     (
       ['--algorithm=mifa', '--enforced_clients=1,2'],
       '--enforce_core_every and --enforced_clients must be given together',
@@ -94,6 +116,74 @@ def _parse(*arguments):
       ['--algorithm=mifa', '--correction_smoothing=0.5'],
       '--correction_smoothing is used with --algorithm=fedsteer or fedavg or',
     ),
+    (
+      ['--algorithm=fedavg', '--correction=secure'],
+      '--correction is used with --algorithm=fedsteer only, found'
+      ' --algorithm=fedavg',
+    ),
+    (
+      ['--correction=clipped'],
+      '--correction_norm must be given with --correction=clipped',
+    ),
+    (
+      ['--correction=private', '--correction_norm=1'],
+      '--noise_multiplier must be given with --correction=private',
+    ),
+    (
+      ['--correction_norm=1'],
+      '--correction_norm is used with --correction=clipped, zeroed, secure or'
+      ' private only, found --correction=sum',
+    ),
+    (
+      ['--correction=secure', '--correction_norm=1', '--noise_multiplier=1'],
+      '--noise_multiplier is used with --correction=private only, found'
+      ' --correction=secure',
+    ),
+    (
+      ['--correction=zeroed', '--correction_norm=0'],
+      '--correction_norm must be > 0, found 0.0',
+    ),
+    (
+      ['--correction=zeroed', '--correction_norm=inf'],
+      '--correction_norm must be a finite number, found inf',
+    ),
+    (
+      ['--participation_estimate=guess'],
+      '--participation_estimate=guess: value should be one of',
+    ),
+    (
+      ['--participation_prior=0.1'],
+      '--participation_prior is used with --participation_estimate=frequency or'
+      ' windowed or interval only, found --participation_estimate=known',
+    ),
+    (
+      ['--participation_estimate=interval', '--participation_floor=0.1'],
+      '--participation_floor is used with --participation_estimate=frequency or'
+      ' windowed only, found --participation_estimate=interval',
+    ),
+    (
+      ['--participation_estimate=frequency', '--participation_window=9'],
+      '--participation_window is used with --participation_estimate=windowed'
+      ' only, found --participation_estimate=frequency',
+    ),
+    (
+      ['--participation_estimate=windowed', '--participation_cutoff=9'],
+      '--participation_cutoff is used with --participation_estimate=interval'
+      ' only, found --participation_estimate=windowed',
+    ),
+    (
+      ['--participation_estimate=frequency', '--participation_prior=nan'],
+      '--participation_prior must be a finite number, found nan',
+    ),
+    (
+      [
+        '--participation=explicit',
+        '--participation_probabilities=0.5,1',
+        '--participation_estimate=frequency',
+      ],
+      '--participation_prior must be given with --participation=explicit and'
+      ' --participation_estimate=frequency',
+    ),
   ],
 )
 def test_a_wrong_flag_is_one_line_with_its_name(arguments, message):
@@ -114,6 +204,28 @@ def test_fedavg_refuses_every_flag_of_fedsteer_alone(name):
     train_flags.FlagError, match=f'--{name} is used with --algorithm=fedsteer'
   ):
     _parse('--algorithm=fedavg', f'--{name}={value}')
+
+
+def test_an_empty_core_set_can_be_given():
+  values = _parse('--core_set=')
+  assert train_flags.given(values, train_flags.FEDSTEER_FLAGS)['core_set'] == []
+
+
+def test_the_configuration_tells_how_the_correction_is_summed():
+  values = _parse(
+    '--correction=private', '--correction_norm=0.5', '--noise_multiplier=2'
+  )
+  found = train_flags.config(values)
+  assert {name: found[name] for name in train_flags.CORRECTION_FLAGS} == {
+    'correction': 'private',
+    'correction_norm': 0.5,
+    'noise_multiplier': 2.0,
+  }
+
+
+def test_the_configuration_of_a_baseline_says_nothing_of_the_correction():
+  baseline = train_flags.config(_parse('--algorithm=fedavg'))
+  assert not set(train_flags.CORRECTION_FLAGS) & set(baseline)
 
 
 def test_only_flags_with_a_value_become_arguments():
@@ -156,9 +268,29 @@ def test_the_configuration_of_fedsteer_has_all_its_flags():
   assert set(train_flags.FEDSTEER_FLAGS) <= set(fedsteer)
 
 
+def test_the_configuration_has_the_flags_of_the_estimate_that_is_used():
+  known = train_flags.config(_parse('--algorithm=fedavg'))
+  assert known['participation_estimate'] == 'known'
+  assert not [n for n in known if n.startswith('participation_prior')]
+  interval = train_flags.config(
+    _parse('--participation_estimate=interval', '--participation_cutoff=20')
+  )
+  assert interval['participation_cutoff'] == 20
+  assert interval['participation_prior'] is None
+  assert not {'participation_floor', 'participation_window'} & set(interval)
+
+
 @pytest.mark.parametrize(
   ('error', 'line'),
   [
+    (
+      ValueError('prior_probability must be in (0, 1], found 2.0'),
+      '--participation_prior must be in (0, 1], found 2.0',
+    ),
+    (
+      ValueError('window must be finite and > 1, found 1.0'),
+      '--participation_window must be finite and > 1, found 1.0',
+    ),
     (ValueError('ridge must be >= 0'), '--ridge must be >= 0'),
     (
       ValueError('population_size must be >= 1, found 0'),

@@ -210,6 +210,40 @@ def test_a_finished_run_is_reported_again_and_left_alone(finished):
   assert _snapshot(folder) == before
 
 
+def test_a_private_correction_trains_and_resumes(tmp_path):
+  flags = (
+    '--aggregation=client_projection',
+    '--correction=private',
+    '--correction_norm=0.1',
+    '--noise_multiplier=0.1',
+  )
+  folder = tmp_path / 'run'
+  for rounds in (2, 4):
+    code, _, stderr = _run(folder, *flags, rounds=rounds)
+    assert code == 0, stderr
+  assert 'after round 2' in stderr
+  assert [int(row['round']) for row in _rows(folder)] == [1, 2, 3, 4]
+  config = json.loads((folder / 'config.json').read_text())
+  assert config['flags']['noise_multiplier'] == 0.1
+
+
+def test_a_secure_sum_trains_as_the_plain_one(tmp_path):
+  flags = ('--aggregation=client_projection',)
+  secure = ('--correction=secure', '--correction_norm=8')
+  for name, more in (('plain', ()), ('secure', secure)):
+    code, _, stderr = _run(tmp_path / name, *flags, *more, rounds=2)
+    assert code == 0, stderr
+  plain, found = (_rows(tmp_path / name) for name in ('plain', 'secure'))
+  for one, other in zip(plain, found):
+    assert other['correction/secure_upper_clipped_count'] == '0'
+    np.testing.assert_allclose(
+      float(other['loss']), float(one['loss']), rtol=1e-4
+    )
+  np.testing.assert_allclose(
+    float(found[-1]['test_loss']), float(plain[-1]['test_loss']), rtol=1e-4
+  )
+
+
 def test_another_configuration_is_refused(finished):
   folder, _, _ = finished
   before = _snapshot(folder)

@@ -1,0 +1,1 @@
+"""Small programs to start one's own from."""

@@ -1,0 +1,262 @@
+r"""A federated program as a production pipeline runs it: the server has ids.
+
+```
+python -m examples.production_program --output_dir=runs/production --rounds=20
+```
+
+Which clients there are, how likely each takes part, and where a client finds
+its own examples is all that the server knows. Every client has a file, named by
+its id, that only the computation on the client opens; here the files are
+written first, from the digits. `tff.learning.programs.train_model` does the
+rest. Kill the program whenever you like: the same command goes on, to the same
+weights, caches and metrics.
+
+docs/production_program.md explains the parts.
+"""
+
+from collections.abc import Sequence
+import csv
+import datetime
+import os
+import shutil
+import sys
+
+from absl import flags
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedsteer_tff
+from fedsteer_tff import participation
+from fedsteer_tff import programs
+import tasks
+
+_NUM_EVALUATORS = 4
+_BATCH_SIZE = 32
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the program; returns its exit code."""
+  try:
+    values = _parse(argv)
+    accuracy = _run(values)
+  except (
+    flags.Error,
+    programs.CheckpointError,
+    programs.LocalRuntimeError,
+    programs.RunDirectoryError,
+  ) as e:
+    return _fail(str(e))
+  except Exception as e:
+    if not programs.is_full_disk(e):
+      raise
+    return _fail(f'{e}; make room, and the same command resumes')
+  print(f'accuracy after round {values.rounds}: {accuracy:.4f}')
+  return 0
+
+
+def _fail(message: str) -> int:
+  print(f'production_program: error: {message}', file=sys.stderr)
+  return 2
+
+
+def _parse(argv: Sequence[str]) -> flags.FlagValues:
+  values = flags.FlagValues()
+  flags.DEFINE_string(
+    'output_dir', None, 'Folder of the run.', flag_values=values
+  )
+  flags.DEFINE_integer(
+    'rounds', 20, 'Rounds to train.', lower_bound=1, flag_values=values
+  )
+  flags.DEFINE_integer(
+    'num_clients', 20, 'N.', lower_bound=2, flag_values=values
+  )
+  flags.DEFINE_integer(
+    'evaluate_every', 5, 'Rounds.', lower_bound=1, flag_values=values
+  )
+  flags.DEFINE_integer('seed', 0, 'Seed.', lower_bound=0, flag_values=values)
+  flags.mark_flag_as_required('output_dir', flag_values=values)
+  values(list(argv))
+  return values
+
+
+def _run(values: flags.FlagValues) -> float:
+  """Trains, or goes on training; returns the accuracy at the end."""
+  config = {
+    name: getattr(values, name)
+    for name in ('rounds', 'num_clients', 'evaluate_every', 'seed')
+  }
+  directory = programs.RunDirectory(values.output_dir)
+  status = directory.open(config, may_grow='rounds')
+  try:
+    if status is not programs.RunStatus.FINISHED:
+      directory.commit(config, versions={})
+      _train(values, directory)
+      evaluation = _last_row(os.path.join(directory.path, 'evaluation.csv'))
+      accuracy = float(evaluation['model_metrics/accuracy'])
+      directory.write_summary({'rounds': values.rounds, 'accuracy': accuracy})
+    return directory.read_summary()['accuracy']
+  finally:
+    directory.close()
+
+
+def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
+  """Puts the program together and runs it."""
+  task = tasks.load_task(
+    'digits', num_clients=values.num_clients, local_epochs=1, seed=values.seed
+  )
+  clients = os.path.join(directory.path, 'clients')
+  evaluators = os.path.join(directory.path, 'evaluators')
+  _write_examples(clients, task.client_datasets)
+  _write_examples(
+    evaluators,
+    [
+      task.test_dataset.unbatch().shard(_NUM_EVALUATORS, i).batch(_BATCH_SIZE)
+      for i in range(_NUM_EVALUATORS)
+    ],
+  )
+
+  # From here on there are ids only. Shares are not known either: clients report
+  # their numbers of examples.
+  probabilities = participation.two_group_probabilities(
+    values.num_clients, rate=0.3, skew=3.0
+  )
+  process = programs.compose_with_client_ids(
+    fedsteer_tff.build_fedsteer(
+      task.model_fn,
+      values.num_clients,
+      client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
+      estimator='stable',
+      client_weighting='examples',
+      core_set_size=4,
+      warmup_rounds=3,
+    ),
+    programs.build_client_data_computation(
+      lambda client_id: _read_examples(clients, client_id, task).repeat(5),
+      participation.Population(np.ones(values.num_clients), probabilities),
+    ),
+  )
+
+  @tff.tensorflow.computation(np.int32)
+  def evaluator_data(client_id):
+    return _read_examples(evaluators, client_id, task)
+
+  evaluation = programs.compose_with_client_ids(
+    tff.learning.algorithms.build_fed_eval(task.model_fn), evaluator_data
+  )
+
+  releases = programs.Releases()
+  scratch = os.path.join(directory.path, 'evaluating')
+  shutil.rmtree(scratch, ignore_errors=True)
+  evaluation_loop = programs.EvaluationLoop(
+    # All of them, always.
+    data_source=programs.BernoulliDataSource(np.ones(_NUM_EVALUATORS), seed=0),
+    cohort_size=_NUM_EVALUATORS,
+    aggregated_metrics_manager=releases.track(
+      _metrics_manager(directory, 'evaluation')
+    ),
+    create_state_manager_fn=lambda name: tff.program.FileProgramStateManager(
+      os.path.join(scratch, name)
+    ),
+    create_process_fn=lambda name: (evaluation, None),
+    duration=datetime.timedelta(0),  # Once over the evaluators.
+  )
+
+  async def train():
+    # Drawn in this process, so that every start draws the same.
+    weights = programs.seeded_weights(task.model_fn, values.seed)
+    state = await tff.program.materialize_value(process.initialize())
+    state = await tff.program.materialize_value(
+      process.set_model_weights(state, weights)
+    )
+    await tff.learning.programs.train_model(
+      train_process=process,
+      initial_train_state=state,
+      train_data_source=programs.BernoulliDataSource(
+        probabilities, values.seed
+      ),
+      # Cohorts are filled up to a multiple of it.
+      train_per_round_clients=4,
+      train_total_rounds=values.rounds,
+      program_state_manager=programs.CheckpointManager(
+        directory.checkpoint_dir, releases=releases, warn=_warn
+      ),
+      model_output_manager=releases.track(
+        tff.program.SavedModelFileReleaseManager(
+          os.path.join(directory.path, 'models')
+        )
+      ),
+      train_metrics_manager=releases.track(
+        _metrics_manager(directory, 'metrics')
+      ),
+      evaluation_manager=evaluation_loop,
+      evaluation_periodicity=values.evaluate_every,
+    )
+
+  with programs.LocalRuntime().activate_for_programs():
+    programs.run_program(train())
+
+
+def _metrics_manager(
+  directory: programs.RunDirectory, name: str
+) -> tff.program.ReleaseManager:
+  """Returns a manager that writes <name>.csv and TensorBoard events."""
+  return tff.program.GroupingReleaseManager(
+    [
+      programs.DurableCsv(os.path.join(directory.path, f'{name}.csv')),
+      programs.DurableTensorBoard(
+        os.path.join(directory.tensorboard_dir, name)
+      ),
+    ]
+  )
+
+
+def _write_examples(folder: str, datasets: Sequence[tf.data.Dataset]) -> None:
+  """Writes each client's file, unless it is there."""
+  os.makedirs(folder, exist_ok=True)
+  for client_id, dataset in enumerate(datasets):
+    path = os.path.join(folder, f'{client_id}.tfrecord')
+    if os.path.exists(path):
+      continue
+    with tf.io.TFRecordWriter(f'{path}.tmp') as writer:
+      for x, y in dataset.unbatch().as_numpy_iterator():
+        features = {
+          'x': tf.train.Feature(float_list=tf.train.FloatList(value=x.ravel())),
+          'y': tf.train.Feature(int64_list=tf.train.Int64List(value=y)),
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        writer.write(example.SerializeToString())
+    os.replace(f'{path}.tmp', path)
+
+
+def _read_examples(
+  folder: str, client_id: tf.Tensor, task: tasks.FederatedTask
+) -> tf.data.Dataset:
+  """Returns a client's batches, inside the computation on the client."""
+  x_spec, _ = task.element_spec
+  features = {
+    'x': tf.io.FixedLenFeature(x_spec.shape[1:], tf.float32),
+    'y': tf.io.FixedLenFeature([1], tf.int64),
+  }
+
+  def parse(batch):
+    parsed = tf.io.parse_example(batch, features)
+    return parsed['x'], tf.cast(parsed['y'], tf.int32)
+
+  path = tf.strings.join(
+    [folder, '/', tf.strings.as_string(client_id), '.tfrecord']
+  )
+  return tf.data.TFRecordDataset(path).batch(_BATCH_SIZE).map(parse)
+
+
+def _last_row(path: str) -> dict[str, str]:
+  with open(path, encoding='utf-8', newline='') as f:
+    return list(csv.DictReader(f))[-1]
+
+
+def _warn(text: str) -> None:
+  print(f'production_program: warning: {text}', file=sys.stderr)
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv))

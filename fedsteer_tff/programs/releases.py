@@ -1,0 +1,136 @@
+"""What a program gives out, in step with its checkpoints.
+
+`tff.learning.programs.train_model` releases a round's metrics and writes its
+checkpoint at the same time, and evaluates at leisure. A program that is killed
+in between would go on after a round whose metrics nobody has. Here everything
+of a round is out before its checkpoint counts, so that a program that goes on
+from any checkpoint releases the rest, and nothing but the rest, again.
+"""
+
+import asyncio
+import os
+from typing import Any
+
+import tensorflow_federated as tff
+
+from fedsteer_tff.programs import files
+
+
+class Releases:
+  """Knows what is being released; see `CheckpointManager(releases=...)`.
+
+  ```python
+  releases = Releases()
+  await tff.learning.programs.train_model(
+      program_state_manager=CheckpointManager(path, releases=releases),
+      train_metrics_manager=releases.track(metrics_manager),
+      model_output_manager=releases.track(model_manager),
+      ...)
+  ```
+  """
+
+  def __init__(self):
+    """Nothing is being released."""
+    self._begun = set()
+
+  def track(
+    self, manager: tff.program.ReleaseManager
+  ) -> tff.program.ReleaseManager:
+    """Returns a manager that releases through `manager` and is waited for."""
+    return _Tracked(manager, self._begun)
+
+  async def finished(self) -> None:
+    """Waits for what has been begun, in the same turn of the event loop too.
+
+    Raises:
+      Exception: That of a release that failed, whenever that was.
+    """
+    await asyncio.sleep(0)
+    await asyncio.gather(*self._begun)
+
+
+class _Tracked(tff.program.ReleaseManager):
+  """Notes its releases in a set, and removes those that succeed."""
+
+  def __init__(self, manager: tff.program.ReleaseManager, begun: set):
+    self._manager = manager
+    self._begun = begun
+
+  async def release(self, value: Any, key: Any) -> None:
+    release = asyncio.ensure_future(self._manager.release(value, key))
+    self._begun.add(release)
+    await release
+    self._begun.remove(release)
+
+
+class DurableCsv(tff.program.CSVFileReleaseManager):
+  """Metrics as rows of a CSV file that is whole at any moment.
+
+  The file is replaced for every row: one that is appended to, as TFF does by
+  default, ends with half a row if the program is killed, and cannot be opened
+  again.
+  """
+
+  def __init__(self, file_path: files.PathLike, key_fieldname: str = 'round'):
+    """Reads the file, if there is one.
+
+    Args:
+      file_path: The file.
+      key_fieldname: The column of the release's key. A release removes rows
+        with the same or a larger key.
+    """
+    self._prefix = f'{os.path.basename(file_path)}_temp'
+    self._folder = os.path.dirname(file_path) or os.curdir
+    self._remove_unfinished()
+    super().__init__(
+      os.path.join(self._folder, os.path.basename(file_path)),
+      save_mode=tff.program.CSVSaveMode.WRITE,
+      key_fieldname=key_fieldname,
+    )
+
+  async def release(self, value: Any, key: int) -> None:
+    """Writes the numbers in `value` as the row of `key`."""
+    try:
+      await super().release(value, key)
+    except Exception:
+      self._remove_unfinished()  # It takes room on a disk that may be full.
+      raise
+
+  def _remove_unfinished(self) -> None:
+    if os.path.isdir(self._folder):
+      for name in os.listdir(self._folder):
+        if name.startswith(self._prefix):
+          os.remove(os.path.join(self._folder, name))
+
+
+class DurableTensorBoard(tff.program.TensorBoardReleaseManager):
+  """TensorBoard events that are written when they count as released."""
+
+  async def release(self, value: Any, key: int) -> None:
+    """Writes the numbers in `value` as events of step `key`."""
+    await super().release(value, key)
+    self._summary_writer.flush()
+
+
+class EvaluationLoop(tff.learning.programs.EvaluationManager):
+  """Evaluations that end before the round's checkpoint is written.
+
+  `tff.learning.programs.EvaluationManager` evaluates beside the training and
+  keeps the progress in files of its own. A program that is killed after it
+  began to evaluate a round, and before the round's checkpoint, evaluates that
+  round twice then, or cannot be started any more. Here the training waits, so
+  there is no progress to keep: `create_state_manager_fn` should write into a
+  folder that is emptied when the program starts.
+  """
+
+  async def start_evaluation(
+    self,
+    train_round: int,
+    start_timestamp_seconds: int,
+    model_weights: tff.learning.models.ModelWeights,
+  ) -> None:
+    """Evaluates and releases; see `tff.learning.programs.EvaluationManager`."""
+    await super().start_evaluation(
+      train_round, start_timestamp_seconds, model_weights
+    )
+    await self.wait_for_evaluations_to_finish()

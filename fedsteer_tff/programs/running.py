@@ -1,0 +1,51 @@
+"""Running a program of `tff.program` so that no error is lost."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+_T = TypeVar('_T')
+
+
+def run_program(program: Coroutine[Any, Any, _T]) -> _T:
+  """Runs a coroutine like `asyncio.run`, and ends it if a task of it fails.
+
+  `tff.learning.programs.train_model` writes checkpoints and releases metrics in
+  tasks of their own. An error in one of them, such as a full disk, is no more
+  than a line in the log there, and the training goes on without checkpoints.
+
+  Args:
+    program: The program.
+
+  Returns:
+    What the program returns.
+
+  Raises:
+    Exception: The program's, or that of the first task that failed.
+  """
+  return asyncio.run(_run(program))
+
+
+async def _run(program: Coroutine[Any, Any, _T]) -> _T:
+  main = asyncio.ensure_future(program)
+  errors = []
+
+  def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]):
+    error = context.get('exception')
+    if error is None:
+      loop.default_exception_handler(context)
+      return
+    # What follows from the first error is not worth a line.
+    errors.append(error)
+    main.cancel()
+
+  asyncio.get_running_loop().set_exception_handler(on_error)
+  try:
+    result = await main
+  except asyncio.CancelledError:
+    if errors:
+      raise errors[0] from None
+    raise
+  if errors:
+    raise errors[0]
+  return result

@@ -1,0 +1,152 @@
+"""Forms that are compiled from a process run as the process does."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedsteer_tff
+from fedsteer_tff import programs
+from tests.algorithms import small_training
+
+pytestmark = pytest.mark.slow
+
+_COHORTS = ((0, 3, 4), (1, 2, 7), (), (0, 1, 5))
+_PADDED = 4
+
+
+def _map_reduce(computation):
+  return tff.backends.mapreduce.get_computation_for_map_reduce_form(
+    tff.backends.mapreduce.get_map_reduce_form_for_computation(computation)
+  )
+
+
+def _distribute_aggregate(computation):
+  form = tff.backends.mapreduce.get_distribute_aggregate_form_for_computation(
+    computation
+  )
+  return tff.backends.mapreduce.get_computation_for_distribute_aggregate_form(
+    form
+  )
+
+
+@pytest.fixture(name='simulation', scope='module', autouse=True)
+def _simulation():
+  # What a form is turned back into has secure sums, if only empty ones.
+  with programs.LocalRuntime(simulate_secure_sums=True).activate():
+    yield
+
+
+@pytest.fixture(name='merging', scope='module')
+def _merging():
+  return tff.backends.native.create_mergeable_comp_execution_context(
+    [
+      tff.backends.native.create_async_local_cpp_execution_context()
+      for _ in range(2)
+    ]
+  )
+
+
+def _build(design, **parameters):
+  return fedsteer_tff.build_fedsteer(
+    small_training.model_fn,
+    small_training.NUM_CLIENTS,
+    client_optimizer=tff.learning.optimizers.build_sgdm(
+      small_training.LEARNING_RATE
+    ),
+    aggregation=design,
+    **{'estimator': 'stable', 'core_set_size': 2, 'warmup_rounds': 1}
+    | parameters,
+  )
+
+
+def _data(ids):
+  padded = [*ids, *[-1] * (_PADDED - len(ids))]
+  return [small_training.client_data(i) for i in padded]
+
+
+def _leaves(state):
+  return [
+    np.asarray(leaf, float)
+    for leaf in tf.nest.flatten(state)
+    if np.asarray(leaf).dtype.kind in 'biuf'
+  ]
+
+
+def _check_rounds(process, run, tolerance=1e-6):
+  """Asserts that `run` does what `process.next` does, round for round."""
+  state = form_state = process.initialize()
+  initial = _leaves(state)
+  for number, ids in enumerate(_COHORTS):
+    output = process.next(state, _data(ids))
+    # A form gives a pair in place of TFF's class of outputs.
+    form_state, form_metrics = run(form_state, _data(ids))
+    state = output.state
+    for found, wanted in zip(_leaves(form_state), _leaves(state), strict=True):
+      np.testing.assert_allclose(
+        found, wanted, rtol=tolerance, atol=tolerance, err_msg=f'round {number}'
+      )
+    for found, wanted in zip(
+      _leaves(form_metrics), _leaves(output.metrics), strict=True
+    ):
+      np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+  assert len(initial) == len(_leaves(state))
+  assert any(
+    not np.array_equal(one, other)
+    for one, other in zip(initial, _leaves(state))
+  )
+
+
+@pytest.mark.parametrize(
+  'compile_fn', [_map_reduce, _distribute_aggregate], ids=lambda f: f.__name__
+)
+def test_both_forms_of_dense_do_what_the_process_does(compile_fn):
+  process = _build('dense')
+  form = compile_fn(process.next)
+  _check_rounds(process, form)
+
+
+def test_the_map_reduce_form_of_the_default_design_does_so_too():
+  process = _build('sketched_projection')
+  _check_rounds(process, _map_reduce(process.next))
+
+
+def test_a_secure_sum_in_the_distribute_aggregate_form_is_the_process():
+  process = _build(
+    'dense',
+    core_set=(0, 1),
+    correction_factory=tff.aggregators.SecureSumFactory(4.0),
+  )
+  _check_rounds(process, _distribute_aggregate(process.next))
+
+
+def test_the_mergeable_form_over_two_executors_is_the_process(merging):
+  process = _build('client_projection')
+
+  def run(state, data):
+    # The context compiles to the form, and merges what the executors found.
+    with tff.framework.get_context_stack().install(merging):
+      output = process.next(state, data)
+    return output.state, output.metrics
+
+  _check_rounds(process, run)
+
+
+def test_fedavg_as_one_sum_is_fedavg():
+  process = _build('dense', estimator='paper', core_set=())
+  form = _distribute_aggregate(process.next)
+  fedavg = small_training.build_fedavg()
+  state, form_state = fedavg.initialize(), process.initialize()
+  for ids in _COHORTS:
+    state = fedavg.next(state, _data(ids)).state
+    form_state, _ = form(form_state, _data(ids))
+    found, wanted = (
+      small_training.flat(s.global_model_weights.trainable)
+      for s in (form_state, state)
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+  assert np.max(np.abs(wanted - small_training.trainer().initial)) > 0.01
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))
