@@ -17,10 +17,10 @@ export TF_CPP_MIN_LOG_LEVEL := 2
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := setup.py fedsteer_tff tasks scripts examples tests
+SOURCES := setup.py fedsteer_tff tasks scripts examples docs tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint check format install requirements clean
+.PHONY: help demo test lint docs check format install requirements clean
 
 help:  ## Lists the targets.
 	@sed -n 's/^\([a-z]*\):.*##/\1/p' Makefile | while read -r name text; do \
@@ -36,6 +36,9 @@ test: $(STAMP)  ## Runs the whole test suite.
 lint: $(STAMP)  ## Checks style and formatting.
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+
+docs: $(STAMP)  ## Builds the documentation into build/site/; warnings are errors.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: lint test  ## Runs lint and test.
 

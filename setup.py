@@ -11,9 +11,14 @@ _VERSION = runpy.run_path(str(_ROOT / 'fedsteer_tff' / '_version.py'))[
   '__version__'
 ]
 
-_PLOTS = ['matplotlib']
+_PLOTS = ['markdown', 'matplotlib']
 _DEV = [
   'cryptography',
+  'ipykernel',
+  'latex2mathml',
+  'mkdocs-material',
+  'mkdocstrings[python]',
+  'nbclient',
   'psutil',
   'pytest',
   'pytest-xdist',

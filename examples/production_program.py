@@ -39,6 +39,9 @@ def main(argv: Sequence[str]) -> int:
   """Runs the program; returns its exit code."""
   try:
     values = _parse(argv)
+    if values.help:
+      print(f'{__doc__}{values.get_help()}')
+      return 0
     accuracy = _run(values)
   except (
     flags.Error,
@@ -62,8 +65,9 @@ def _fail(message: str) -> int:
 
 def _parse(argv: Sequence[str]) -> flags.FlagValues:
   values = flags.FlagValues()
+  flags.DEFINE_bool('help', False, 'Shows this help.', flag_values=values)
   flags.DEFINE_string(
-    'output_dir', None, 'Folder of the run.', flag_values=values
+    'output_dir', 'runs/production', 'Folder of the run.', flag_values=values
   )
   flags.DEFINE_integer(
     'rounds', 20, 'Rounds to train.', lower_bound=1, flag_values=values
@@ -75,7 +79,6 @@ def _parse(argv: Sequence[str]) -> flags.FlagValues:
     'evaluate_every', 5, 'Rounds.', lower_bound=1, flag_values=values
   )
   flags.DEFINE_integer('seed', 0, 'Seed.', lower_bound=0, flag_values=values)
-  flags.mark_flag_as_required('output_dir', flag_values=values)
   values(list(argv))
   return values
 
@@ -162,6 +165,10 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
     duration=datetime.timedelta(0),  # Once over the evaluators.
   )
 
+  checkpoints = programs.CheckpointManager(
+    directory.checkpoint_dir, releases=releases, warn=_warn
+  )
+
   async def train():
     # Drawn in this process, so that every start draws the same.
     weights = programs.seeded_weights(task.model_fn, values.seed)
@@ -170,7 +177,7 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
       process.set_model_weights(state, weights)
     )
     await tff.learning.programs.train_model(
-      train_process=process,
+      train_process=checkpoints.pace(process),
       initial_train_state=state,
       train_data_source=programs.BernoulliDataSource(
         probabilities, values.seed
@@ -178,13 +185,9 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
       # Cohorts are filled up to a multiple of it.
       train_per_round_clients=4,
       train_total_rounds=values.rounds,
-      program_state_manager=programs.CheckpointManager(
-        directory.checkpoint_dir, releases=releases, warn=_warn
-      ),
+      program_state_manager=checkpoints,
       model_output_manager=releases.track(
-        tff.program.SavedModelFileReleaseManager(
-          os.path.join(directory.path, 'models')
-        )
+        programs.DurableSavedModels(os.path.join(directory.path, 'models'))
       ),
       train_metrics_manager=releases.track(
         _metrics_manager(directory, 'metrics')

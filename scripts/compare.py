@@ -38,7 +38,7 @@ _EXIT_KILLED = 130
 def main(argv: Sequence[str]) -> int:
   """Runs the program; returns its exit code."""
   # Not absl's flags: those of `scripts.train` are there, some of equal names.
-  options = _parser().parse_args(argv[1:])
+  options = parser().parse_args(argv[1:])
   try:
     comparison = compare_config.load(options.config).select(
       settings=options.settings,
@@ -66,48 +66,49 @@ def main(argv: Sequence[str]) -> int:
     return _EXIT_KILLED
 
 
-def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+  """Returns the parser of the command line."""
+  result = argparse.ArgumentParser(
     prog='python -m scripts.compare',
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
     allow_abbrev=False,
   )
-  parser.add_argument(
+  result.add_argument(
     '--config', required=True, help='the comparison, a JSON file'
   )
-  parser.add_argument(
+  result.add_argument(
     '--data_dirs',
     type=_data_dirs,
     default={},
     metavar='TASK:DIR,...',
     help='where the data of tasks are, see --data_dir of scripts.train',
   )
-  parser.add_argument(
+  result.add_argument(
     '--output_dir', default='runs/compare', help='folder of the runs'
   )
-  parser.add_argument(
+  result.add_argument(
     '--results_dir',
     help='folder of tables and plots; docs/results/ and the name of --config'
     ' if not given',
   )
-  parser.add_argument(
+  result.add_argument(
     '--jobs', type=_at_least_one, default=2, help='runs at a time (2)'
   )
-  parser.add_argument(
+  result.add_argument(
     '--rounds', type=_at_least_one, help='of every run, instead of the config’s'
   )
-  parser.add_argument(
+  result.add_argument(
     '--seeds', type=_seeds, help='instead of the config’s, as 0,1,2'
   )
   for what in ('settings', 'methods'):
-    parser.add_argument(
+    result.add_argument(
       f'--{what}',
       type=_names,
       help='only these, names separated by commas, as in the config or as'
       ' their folders are called',
     )
-  return parser
+  return result
 
 
 def _names(text: str) -> list[str]:

@@ -6,6 +6,7 @@ import statistics
 from typing import Any, Optional
 
 from scripts import compare_config
+from scripts import run_plots
 
 _PANEL_SIZE = (5.2, 3.8)
 _DPI = 110
@@ -19,7 +20,7 @@ def write(
   curves: Sequence[Mapping[str, Any]],
   folder: str,
 ) -> list[str]:
-  """Draws all plots for which there are numbers.
+  """Writes all plots for which there are numbers.
 
   Args:
     comparison: What was compared.
@@ -31,29 +32,43 @@ def write(
     Their names; none if matplotlib is not installed.
   """
   try:
-    from matplotlib import figure
+    drawn = figures(comparison, runs, curves)
   except ImportError:
     return []
-  del figure  # Only to see whether it is there.
-  plots = {
-    'accuracy.png': _against_round(
+  written = []
+  for name, fig in drawn.items():
+    fig.savefig(os.path.join(folder, f'{name}.png'))
+    written.append(f'{name}.png')
+  return written
+
+
+def figures(
+  comparison: compare_config.Comparison,
+  runs: Sequence[Mapping[str, Any]],
+  curves: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+  """Draws all plots for which there are numbers.
+
+  Args:
+    comparison: What was compared.
+    runs: Rows of `runs.csv`.
+    curves: Rows of `curves.csv`.
+
+  Returns:
+    matplotlib figures by name.
+  """
+  drawn = {
+    'accuracy': _against_round(
       comparison, curves, 'test_accuracy', 'test accuracy'
     ),
-    'variance_ratio.png': _against_round(
+    'variance_ratio': _against_round(
       comparison, curves, 'variance_ratio', 'variance ratio', log=True
     ),
-    'accuracy_by_state_bytes.png': _against_state(comparison, runs),
+    'accuracy_by_state_bytes': _against_state(comparison, runs),
   }
   if comparison.sweep is not None:
-    plots[f'accuracy_by_{comparison.sweep}.png'] = _against_sweep(
-      comparison, runs
-    )
-  written = []
-  for name, fig in plots.items():
-    if fig is not None:
-      fig.savefig(os.path.join(folder, name), dpi=_DPI)
-      written.append(name)
-  return written
+    drawn[f'accuracy_by_{comparison.sweep}'] = _against_sweep(comparison, runs)
+  return {name: fig for name, fig in drawn.items() if fig is not None}
 
 
 def _against_round(
@@ -87,7 +102,7 @@ def _against_round(
         setting.target_accuracy, color='0.6', linewidth=0.8, linestyle=':'
       )
     if log:
-      _plain_log_axis(panel)
+      run_plots.plain_log_axis(panel)
       panel.axhline(1, color='0.6', linewidth=0.8, linestyle=':')
     panel.set_title(setting.name, fontsize='medium')
     panel.set_xlabel('round')
@@ -186,6 +201,7 @@ def _panels(count: int, columns: int):
   rows = -(-count // columns)
   fig = figure.Figure(
     figsize=(_PANEL_SIZE[0] * columns, _PANEL_SIZE[1] * rows + 0.8),
+    dpi=_DPI,
     layout='constrained',
   )
   panels = fig.subplots(rows, columns, squeeze=False).ravel()
@@ -233,16 +249,6 @@ def _line_with_band(panel, by_x, style, label: str, *, markers: bool) -> None:
     alpha=0.13,
     linewidth=0,
   )
-
-
-def _plain_log_axis(panel) -> None:
-  """A logarithmic y axis with numbers as 0.5 instead of powers of ten."""
-  from matplotlib import ticker
-
-  panel.set_yscale('log')
-  panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-  panel.yaxis.set_major_formatter('{x:g}')
-  panel.yaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _finish(fig, panels, title: str) -> None:

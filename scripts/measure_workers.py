@@ -31,6 +31,7 @@ _EXIT_USAGE = 2
 def define() -> None:
   """Defines the flags beside those of `scripts.train`."""
   train_flags.define()
+  flags.adopt_module_key_flags(train_flags)
   flags.DEFINE_list('numbers_of_workers', ['0', '1', '2'], 'What is compared.')
   flags.DEFINE_integer(
     'measured_rounds', 20, 'How many, after one that compiles.', lower_bound=1
@@ -65,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
   files.write_json(
     os.path.join(values.output_dir, 'scaling.json'),
     {
-      'arguments': list(argv[1:]),
+      'arguments': [a for a in argv[1:] if 'output_dir' not in a],
       'cores': len(os.sched_getaffinity(0)),
       'machine': platform.machine(),
       'state_bytes': training.state_bytes['total'],

@@ -9,9 +9,8 @@ from typing import Any, Optional
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import training_loop
-
-# The final accuracy is the mean of so many last evaluations.
-_AVERAGED_EVALUATIONS = 10
+from scripts import result_folders
+from scripts import run_plots
 
 
 class ProgressBar(training_loop.Callback):
@@ -61,15 +60,6 @@ class ProgressBar(training_loop.Callback):
       self._bar.close()
 
 
-def evaluations(rows: Sequence[Mapping[str, str]]) -> list[tuple[int, float]]:
-  """Returns (round, test accuracy) of the evaluated rows of `metrics.csv`."""
-  return [
-    (int(row['round']), float(row['test_accuracy']))
-    for row in rows
-    if row['test_accuracy']
-  ]
-
-
 def summarize(
   rows: Sequence[Mapping[str, str]],
   *,
@@ -92,7 +82,7 @@ def summarize(
   Returns:
     A JSON object. Seconds per round leave out the first one, which compiles.
   """
-  last = [a for _, a in evaluations(rows)[-_AVERAGED_EVALUATIONS:]]
+  last = result_folders.final_accuracies(rows)
   seconds = [float(row['seconds']) for row in rows]
   resident = [float(row['resident_mib']) for row in rows]
   peak_mib = max([peak_bytes / 2**20, *resident])
@@ -154,7 +144,7 @@ def write_plot(
   """Draws the accuracy over the rounds as a PNG file.
 
   Args:
-    rows: Rows of `metrics.csv`.
+    rows: Rows of `metrics.csv`, at least one of them evaluated.
     path: The file; replaced if it exists.
     title: Above the plot.
     untrained_accuracy: Drawn as the point of round 0, if not None.
@@ -163,27 +153,11 @@ def write_plot(
     False, and nothing is drawn, if matplotlib is not installed.
   """
   try:
-    from matplotlib import figure
-    from matplotlib.backends import backend_agg
+    fig = run_plots.accuracy(
+      {'': rows}, title=title, untrained={'': untrained_accuracy}
+    )
   except ImportError:
     return False
-  fig = figure.Figure(figsize=(6.4, 4.0), dpi=120, layout='constrained')
-  backend_agg.FigureCanvasAgg(fig)
-  axes = fig.add_subplot()
-  axes.plot(
-    [int(row['round']) for row in rows],
-    [float(row['accuracy']) for row in rows],
-    color='0.75',
-    linewidth=1,
-    label='training, active clients',
-  )
-  points = evaluations(rows)
-  if untrained_accuracy is not None:
-    points = [(0, untrained_accuracy), *points]
-  axes.plot(*zip(*points), color='tab:blue', label='test')
-  axes.set(xlabel='round', ylabel='accuracy', title=title, ylim=(0, 1))
-  axes.grid(alpha=0.3)
-  axes.legend(loc='lower right')
   buffer = io.BytesIO()
   fig.savefig(buffer, format='png')
   files.write_bytes(path, buffer.getvalue())

@@ -358,7 +358,7 @@ def _define_correction() -> None:
     'correction_norm',
     None,
     'clipped, private: vectors are clipped to this L2 norm; zeroed: longer ones'
-    ' are left out; secure: bound of the absolute value of an entry.',
+    ' become 0; secure: bound of the absolute value of an entry.',
   )
   flags.DEFINE_float(
     'noise_multiplier',

@@ -239,7 +239,7 @@ def _build_process(
     values, train_flags.ALGORITHM_FLAGS[values.algorithm]
   )
   if values.algorithm == 'fedsteer':
-    arguments['correction_factory'] = _correction_factory(values)
+    arguments['correction_factory'] = correction_factory(values)
   arguments['participation'] = participation_argument(values)
   if values.algorithm == 'scaffold':
     arguments['client_learning_rate'] = values.client_learning_rate
@@ -253,7 +253,7 @@ def _build_process(
   )
 
 
-def _correction_factory(
+def correction_factory(
   values: flags.FlagValues,
 ) -> Optional[tff.aggregators.UnweightedAggregationFactory]:
   """Returns what sums FedSteer's correction; None for a plain sum."""
@@ -261,7 +261,9 @@ def _correction_factory(
   if values.correction == 'clipped':
     return tff.aggregators.clipping_factory(norm, tff.aggregators.SumFactory())
   if values.correction == 'zeroed':
-    return tff.aggregators.zeroing_factory(norm, tff.aggregators.SumFactory())
+    return tff.aggregators.zeroing_factory(
+      norm, tff.aggregators.SumFactory(), norm_order=2.0
+    )
   if values.correction == 'secure':
     return tff.aggregators.SecureSumFactory(norm)
   if values.correction == 'private':

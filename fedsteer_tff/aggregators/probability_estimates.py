@@ -45,23 +45,20 @@ def initial_state(
     * taken, offered: float32 [N], rounds in which a client took part and
       rounds in all, each as much as it still counts, the prior's included.
     Of `IntervalEstimate`:
-    * mean_interval: float32 [N], 1 / p_i.
-    * intervals: int32 [N], how many that is the mean of.
+    * intervals: int32 [N], how many intervals are over.
+    * interval_rounds: int32 [N], the sum of their lengths.
     * waiting: int32 [N], rounds since the last of them ended.
     In a growing population:
     * weight_drawn: float64, the sum over all reports so far of n_i / p_i.
   """
-  prior = estimator.prior_probability
   if isinstance(estimator, estimates.IntervalEstimate):
     state = collections.OrderedDict(
-      mean_interval=tf.fill(
-        [population_size], tf.constant(1 / prior, tf.float32)
-      ),
       intervals=tf.zeros([population_size], tf.int32),
+      interval_rounds=tf.zeros([population_size], tf.int32),
       waiting=tf.zeros([population_size], tf.int32),
     )
   else:
-    rounds = estimator.prior_rounds
+    prior, rounds = estimator.prior_probability, estimator.prior_rounds
     state = collections.OrderedDict(
       taken=tf.fill([population_size], tf.constant(rounds * prior, tf.float32)),
       offered=tf.fill([population_size], tf.constant(rounds, tf.float32)),
@@ -82,7 +79,12 @@ def estimated_probabilities(
   """
   part = state['participation']
   if isinstance(estimator, estimates.IntervalEstimate):
-    return 1 / part['mean_interval']
+    number = part['intervals']
+    return tf.where(
+      number > 0,
+      tf.cast(number / tf.maximum(part['interval_rounds'], 1), tf.float32),
+      estimator.prior_probability,
+    )
   return _bounded(estimator, part['taken'] / part['offered'])
 
 
@@ -161,13 +163,10 @@ def observe(
   if isinstance(estimator, estimates.IntervalEstimate):
     waiting = part['waiting'] + tf.cast(counts, tf.int32)
     ends = counts & (took_part | (waiting >= estimator.cutoff))
-    number = part['intervals'] + 1
-    mean = part['mean_interval']
-    change = tf.cast(waiting, tf.float32) - mean
-    new['mean_interval'] = tf.where(
-      ends, mean + change / tf.cast(number, tf.float32), mean
+    new['intervals'] = part['intervals'] + tf.cast(ends, tf.int32)
+    new['interval_rounds'] = part['interval_rounds'] + tf.where(
+      ends, waiting, 0
     )
-    new['intervals'] = tf.where(ends, number, part['intervals'])
     new['waiting'] = tf.where(ends, 0, waiting)
   else:
     taken, offered = _one_round_on(
@@ -240,7 +239,7 @@ def _standard_errors(estimator, state):
     # As many successes as intervals in as many rounds as those lasted, and any
     # p_i equally likely before.
     number = tf.cast(part['intervals'], tf.float32)
-    rounds = number * part['mean_interval']
+    rounds = tf.cast(part['interval_rounds'], tf.float32)
     mean = (number + 1) / (rounds + 2)
     return tf.sqrt(mean * (1 - mean) / (rounds + 3))
   mean = part['taken'] / part['offered']

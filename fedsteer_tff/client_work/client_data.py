@@ -57,7 +57,14 @@ def client_data_type(model_fn: Any) -> tff.StructType:
 def build_identity_dataset(
   client_id: Any, weight: Any, participation_probability: Any
 ) -> tf.data.Dataset:
-  """Returns the one-element `ident` sequence; also works inside a graph."""
+  """Returns the one-element `ident` sequence; also works inside a graph.
+
+  Args:
+    client_id: Integer scalar.
+    weight: Float scalar.
+    participation_probability: Float scalar; NaN where nobody knows it, with
+      processes that estimate it.
+  """
   element = collections.OrderedDict(
     client_id=tf.cast(client_id, tf.int32),
     weight=tf.cast(weight, tf.float32),

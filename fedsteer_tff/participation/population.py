@@ -3,10 +3,11 @@
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 
 
 def check_probabilities(
-  values, name: str = 'participation_probabilities'
+  values: npt.ArrayLike, name: str = 'participation_probabilities'
 ) -> np.ndarray:
   """Checks and copies a vector of participation probabilities.
 

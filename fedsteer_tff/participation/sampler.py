@@ -5,6 +5,7 @@ import dataclasses
 import numbers
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsteer_tff.participation import population
 
@@ -52,7 +53,7 @@ class BernoulliSampler:
   algorithms with the same seed, see the same clients.
   """
 
-  def __init__(self, probabilities, seed: int):
+  def __init__(self, probabilities: npt.ArrayLike, seed: int):
     """Initializes the sampler.
 
     Args:
@@ -136,7 +137,10 @@ class BernoulliSampler:
 
 
 def overdue_core_clients(
-  core_set, last_active, round_num: int, every: int
+  core_set: npt.ArrayLike,
+  last_active: npt.ArrayLike,
+  round_num: int,
+  every: int,
 ) -> np.ndarray:
   """Core clients that must take part, to do so once in `every` rounds.
 

@@ -19,6 +19,7 @@ from fedsteer_tff.programs.interruption import Interruption
 from fedsteer_tff.programs.local_runtime import LocalRuntime
 from fedsteer_tff.programs.local_runtime import LocalRuntimeError
 from fedsteer_tff.programs.releases import DurableCsv
+from fedsteer_tff.programs.releases import DurableSavedModels
 from fedsteer_tff.programs.releases import DurableTensorBoard
 from fedsteer_tff.programs.releases import EvaluationLoop
 from fedsteer_tff.programs.releases import Releases
@@ -41,6 +42,7 @@ __all__ = [
   'Checkpoints',
   'CohortData',
   'DurableCsv',
+  'DurableSavedModels',
   'DurableTensorBoard',
   'EvaluationLoop',
   'Interruption',

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 import hashlib
 import os
-import re
 import shutil
 from typing import Any, Optional
 
@@ -23,9 +22,6 @@ from fedsteer_tff.programs import files
 from fedsteer_tff.programs import releases as releases_lib
 
 _PREFIX = 'program_state_'
-# How `tff.program.FileProgramStateManager` names a state that it has not
-# finished writing.
-_UNFINISHED = re.compile(rf'{_PREFIX}\d+_temp\d+')
 _DIGEST = 'digest.sha256'
 _READ_BYTES = 2**20
 
@@ -70,9 +66,9 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     )
     self._warn = warn
     self._releases = releases
-    # States are removed after writing one: two at a time would collide.
-    self._writing = asyncio.Lock()
-    self._remove_unfinished()
+    # Made where it is used: before Python 3.10 it belongs to an event loop.
+    self._writing = None
+    files.remove_unfinished(self._directory, _PREFIX)
 
   async def save(self, program_state: Any, version: int) -> None:
     """Writes a state.
@@ -86,6 +82,9 @@ class CheckpointManager(tff.program.FileProgramStateManager):
         full. The states before are as they were.
       tff.program.ProgramStateExistsError: If this version is there.
     """
+    if self._writing is None:
+      self._writing = asyncio.Lock()
+    # States are removed after writing one: two at a time would collide.
     async with self._writing:
       if self._releases is not None:
         await self._releases.finished()
@@ -93,7 +92,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
         await super().save(program_state, version)
         files.write_text(self._path(version, _DIGEST), self._digest(version))
       except (OSError, tf.errors.OpError) as e:
-        self._remove_unfinished()
+        files.remove_unfinished(self._directory, _PREFIX)
         raise CheckpointError(await self._write_failure(version, e)) from e
 
   async def load(self, version: int, structure: Any) -> Any:
@@ -148,13 +147,30 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       )
     return None, 0
 
+  async def written(self) -> None:
+    """Waits until the states that are being saved are written."""
+    await asyncio.sleep(0)  # For those that are about to be.
+    if self._writing is not None:
+      async with self._writing:
+        pass
+
+  def pace(
+    self, process: tff.learning.templates.LearningProcess
+  ) -> tff.learning.templates.LearningProcess:
+    """Returns the process with rounds that wait for the states before.
+
+    `tff.learning.programs.train_model` goes on with the next round while a
+    state is being written. Where rounds are faster, states to be written pile
+    up in memory, and a program that is killed loses as many rounds. With the
+    result as `train_process` it loses one at most.
+
+    Args:
+      process: A learning process, to be called in a program's context.
+    """
+    return _PacedProcess(process, self)
+
   def _path(self, version: int, *names: str) -> str:
     return os.path.join(self._directory, f'{_PREFIX}{version}', *names)
-
-  def _remove_unfinished(self) -> None:
-    for name in os.listdir(self._directory):
-      if _UNFINISHED.fullmatch(name):
-        shutil.rmtree(os.path.join(self._directory, name))
 
   def _set_aside(self, version: int) -> None:
     """Renames a state, so that the round can be written again."""
@@ -274,6 +290,61 @@ class Checkpoints:
       return None
     stored_round, *leaves = stored
     return tf.nest.pack_sequence_as(like, leaves), int(stored_round)
+
+
+class _PacedProcess(tff.learning.templates.LearningProcess):
+  """A process whose `next` waits for checkpoints."""
+
+  def __init__(
+    self,
+    process: tff.learning.templates.LearningProcess,
+    manager: CheckpointManager,
+  ):
+    super().__init__(
+      process.initialize,
+      process.next,
+      process.get_model_weights,
+      process.set_model_weights,
+      get_hparams_fn=process.get_hparams,
+      set_hparams_fn=process.set_hparams,
+    )
+    self._paced_next = _PacedNext(process.next, manager)
+
+  @property
+  def next(self) -> '_PacedNext':
+    return self._paced_next
+
+
+class _PacedNext:
+  """Stands in for a process's `next`."""
+
+  def __init__(self, next_fn: tff.Computation, manager: CheckpointManager):
+    self._next_fn = next_fn
+    self._manager = manager
+
+  @property
+  def type_signature(self) -> tff.FunctionType:
+    return self._next_fn.type_signature
+
+  def __call__(self, *arguments) -> '_PacedResult':
+    return _PacedResult(self._next_fn, self._manager, arguments)
+
+
+class _PacedResult(tff.program.MaterializableValueReference):
+  """The result of a call that begins when the checkpoints are written."""
+
+  def __init__(self, next_fn, manager, arguments):
+    self._next_fn = next_fn
+    self._manager = manager
+    self._arguments = arguments
+
+  @property
+  def type_signature(self) -> tff.Type:
+    return self._next_fn.type_signature.result
+
+  async def get_value(self) -> tff.learning.templates.LearningProcessOutput:
+    await self._manager.written()
+    return await tff.program.materialize_value(self._next_fn(*self._arguments))
 
 
 def _check_leaves(leaves: Sequence[Any], expected: Sequence[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -90,7 +91,7 @@ def seeded_initial_state(
   process: tff.learning.templates.LearningProcess,
   model_fn: Callable[[], tff.learning.models.VariableModel],
   seed: int,
-):
+) -> Any:
   """Returns the process's initial state with weights drawn from a seed.
 
   Sets the global seeds, see `seeded_weights`.

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 import errno
 import json
 import os
+import re
+import shutil
 from typing import Any, Union
 
 PathLike = Union[str, os.PathLike]
@@ -62,6 +64,29 @@ def read_json(path: PathLike) -> dict[str, Any]:
       f'{path} must hold a JSON object, found a {type(value).__name__}'
     )
   return value
+
+
+def remove_unfinished(folder: PathLike, prefix: str) -> None:
+  """Removes what the writers of `tff.program` had not finished.
+
+  They write a file or folder under its name and '_temp', followed by digits,
+  and rename it when it is complete.
+
+  Args:
+    folder: Where they write; need not exist.
+    prefix: What the names of the finished files or folders begin with.
+  """
+  if not os.path.isdir(folder):
+    return
+  unfinished = re.compile(rf'{re.escape(prefix)}.*_temp\d+')
+  for name in os.listdir(folder):
+    path = os.path.join(folder, name)
+    if not unfinished.fullmatch(name):
+      continue
+    if os.path.isdir(path):
+      shutil.rmtree(path)
+    else:
+      os.remove(path)
 
 
 def is_full_disk(error: BaseException) -> bool:

@@ -66,9 +66,9 @@ class _Tracked(tff.program.ReleaseManager):
 class DurableCsv(tff.program.CSVFileReleaseManager):
   """Metrics as rows of a CSV file that is whole at any moment.
 
-  The file is replaced for every row: one that is appended to, as TFF does by
-  default, ends with half a row if the program is killed, and cannot be opened
-  again.
+  The file is replaced for every row. One that is appended to, as TFF does by
+  default, may end with half a row if the program is killed, and the next row
+  goes on where that one ends.
   """
 
   def __init__(self, file_path: files.PathLike, key_fieldname: str = 'round'):
@@ -79,11 +79,10 @@ class DurableCsv(tff.program.CSVFileReleaseManager):
       key_fieldname: The column of the release's key. A release removes rows
         with the same or a larger key.
     """
-    self._prefix = f'{os.path.basename(file_path)}_temp'
-    self._folder = os.path.dirname(file_path) or os.curdir
-    self._remove_unfinished()
+    self._folder, self._name = os.path.split(os.path.abspath(file_path))
+    files.remove_unfinished(self._folder, self._name)
     super().__init__(
-      os.path.join(self._folder, os.path.basename(file_path)),
+      os.path.join(self._folder, self._name),
       save_mode=tff.program.CSVSaveMode.WRITE,
       key_fieldname=key_fieldname,
     )
@@ -93,14 +92,33 @@ class DurableCsv(tff.program.CSVFileReleaseManager):
     try:
       await super().release(value, key)
     except Exception:
-      self._remove_unfinished()  # It takes room on a disk that may be full.
+      # It takes room on a disk that may be full.
+      files.remove_unfinished(self._folder, self._name)
       raise
 
-  def _remove_unfinished(self) -> None:
-    if os.path.isdir(self._folder):
-      for name in os.listdir(self._folder):
-        if name.startswith(self._prefix):
-          os.remove(os.path.join(self._folder, name))
+
+class DurableSavedModels(tff.program.SavedModelFileReleaseManager):
+  """SavedModels that are whole, and nothing beside them."""
+
+  def __init__(self, root_dir: files.PathLike, prefix: str = 'release_'):
+    """Removes what a killed program had not finished.
+
+    Args:
+      root_dir: The folder of the SavedModels.
+      prefix: What their names begin with; the release's key follows.
+    """
+    files.remove_unfinished(root_dir, prefix)
+    super().__init__(root_dir, prefix)
+    self._folder, self._name = root_dir, prefix
+
+  async def release(self, value: Any, key: Any) -> None:
+    """Writes `value` as the SavedModel of `key`."""
+    try:
+      await super().release(value, key)
+    except Exception:
+      # It takes room on a disk that may be full.
+      files.remove_unfinished(self._folder, self._name)
+      raise
 
 
 class DurableTensorBoard(tff.program.TensorBoardReleaseManager):

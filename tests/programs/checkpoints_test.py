@@ -1,5 +1,6 @@
 """Tests for checkpoints."""
 
+import asyncio
 from collections import OrderedDict
 import os
 import shutil
@@ -12,6 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import checkpoints
+from fedsteer_tff.programs import local_runtime
 from tests import source_tree
 
 
@@ -196,6 +198,78 @@ def test_no_room_for_the_first_state_is_said(tmp_path, limited_file_size):
     pytest.raises(checkpoints.CheckpointError, match='there is none before it'),
   ):
     store.save(_state(0), 0)
+
+
+def _counting_process():
+  """A learning process whose state is the sum of all clients' numbers."""
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_value(np.int32(0), tff.SERVER)
+
+  @tff.tensorflow.computation(np.int32, np.int32)
+  def add(a, b):
+    return a + b
+
+  @tff.federated_computation(
+    initialize.type_signature.result, tff.FederatedType(np.int32, tff.CLIENTS)
+  )
+  def next_fn(state, numbers):
+    total = tff.federated_map(add, (state, tff.federated_sum(numbers)))
+    return tff.learning.templates.LearningProcessOutput(total, total)
+
+  @tff.tensorflow.computation(np.int32)
+  def get_model_weights(state):
+    return state
+
+  @tff.tensorflow.computation(np.int32, np.int32)
+  def set_model_weights(state, weights):
+    del state
+    return weights
+
+  return tff.learning.templates.LearningProcess(
+    initialize, next_fn, get_model_weights, set_model_weights
+  )
+
+
+def test_paced_rounds_begin_when_states_are_written(tmp_path):
+  process = _counting_process()
+  numbers = [np.int32(n) for n in (1, 2, 4)]
+
+  class Slow(checkpoints.CheckpointManager):
+    async def _remove_old_program_state(self):
+      await asyncio.sleep(1)
+
+  manager = Slow(tmp_path)
+  paced = manager.pace(process)
+  assert isinstance(paced, tff.learning.templates.LearningProcess)
+  assert paced.next.type_signature == process.next.type_signature
+
+  async def round_beside_a_save(next_fn, version):
+    # As `train_model` does it.
+    save = asyncio.ensure_future(manager.save([np.int32(5)], version))
+    result = await tff.program.materialize_value(next_fn(np.int32(5), numbers))
+    done = save.done()
+    await save
+    return done, result
+
+  async def program():
+    # Once without a save, so that all is compiled.
+    (one,) = await asyncio.gather(
+      tff.program.materialize_value(paced.next(np.int32(5), numbers))
+    )
+    assert one.state == 12
+    return [
+      await round_beside_a_save(process.next, 1),
+      await round_beside_a_save(paced.next, 2),
+    ]
+
+  with local_runtime.LocalRuntime().activate_for_programs():
+    (beside, result), (waited, paced_result) = asyncio.run(program())
+  assert (beside, waited) == (False, True)
+  for output in (result, paced_result):
+    assert isinstance(output, tff.learning.templates.LearningProcessOutput)
+    assert (output.state, output.metrics) == (12, 12)
 
 
 # Fills a disk of its own, saves to it, and makes room again.

@@ -123,6 +123,26 @@ def test_a_failed_row_leaves_the_rows_before(tmp_path, limited_file_size):
   assert _rows(path) == [['round', 'a'], ['1', '7'], ['2', '8']]
 
 
+def test_a_saved_model_that_is_not_whole_is_removed(
+  tmp_path, limited_file_size
+):
+  (tmp_path / 'release_round_1_temp1234').mkdir()
+  (tmp_path / 'release_round_1_temp1234/saved_model.pb').write_bytes(b'half')
+  (tmp_path / 'other_temp1234').mkdir()
+  manager = releases_lib.DurableSavedModels(tmp_path)
+  assert os.listdir(tmp_path) == ['other_temp1234']
+  model = np.zeros([10000], np.float32)
+  with (
+    limited_file_size(20000),
+    pytest.raises(tf.errors.OpError, match='large'),
+  ):
+    _release(manager, model, 'round_1')
+  assert os.listdir(tmp_path) == ['other_temp1234']
+  _release(manager, model, 'round_1')
+  released = asyncio.run(manager.get_value('round_1'))
+  np.testing.assert_array_equal(released['a'], model)
+
+
 def test_events_are_written_when_they_are_released(tmp_path):
   manager = releases_lib.DurableTensorBoard(tmp_path)
   for key in (1, 2):

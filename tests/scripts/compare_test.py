@@ -797,7 +797,7 @@ def test_documented_commands_are_there():
 @pytest.mark.parametrize('arguments', _documented_commands(), ids=str)
 def test_documented_commands_have_arguments_that_exist(arguments, monkeypatch):
   monkeypatch.chdir(ROOT)
-  options = compare._parser().parse_args(arguments)
+  options = compare.parser().parse_args(arguments)
   comparison = compare_config.load(options.config).select(
     settings=options.settings, methods=options.methods, seeds=options.seeds
   )
