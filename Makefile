@@ -2,12 +2,13 @@
 #
 # Variables: VENV (the virtual environment, .venv), PYTHON (the interpreter that
 # creates it; found by itself if unset), JOBS (test processes), DEMO_FLAGS and
-# TEST_FLAGS (added to the commands).
+# TEST_FLAGS (added to the commands), MUTANTS (names of mutants, with `*`).
 
 VENV ?= .venv
 JOBS ?= 2
 TEST_FLAGS ?=
 DEMO_FLAGS ?=
+MUTANTS ?=
 UV ?= uv
 
 # One malloc arena keeps the runtime's memory from growing with every cohort
@@ -18,9 +19,12 @@ export TF_CPP_MIN_LOG_LEVEL := 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := setup.py fedsteer_tff tasks scripts examples docs tests
+# Whose docstrings are checked against the signatures.
+LIBRARIES := fedsteer_tff tasks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs check format install requirements clean
+.PHONY: help demo test lint docs check coverage mutation
+.PHONY: format install requirements clean
 
 help:  ## Lists the targets.
 	@sed -n 's/^\([a-z]*\):.*##/\1/p' Makefile | while read -r name text; do \
@@ -33,14 +37,23 @@ demo: $(STAMP)  ## Trains FedSteer on the digits task and writes runs/demo/.
 test: $(STAMP)  ## Runs the whole test suite.
 	$(BIN)/python -m pytest tests -n $(JOBS) --dist=loadscope $(TEST_FLAGS)
 
-lint: $(STAMP)  ## Checks style and formatting.
+lint: $(STAMP)  ## Checks style, formatting, types and docstrings.
 	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff check --preview --select=DOC501 $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/pydoclint --quiet $(LIBRARIES)
 
 docs: $(STAMP)  ## Builds the documentation into build/site/; warnings are errors.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: lint test  ## Runs lint and test.
+
+coverage: $(STAMP)  ## Runs the whole test suite; fails if it covers too little.
+	$(BIN)/python -m pytest tests -n $(JOBS) --dist=loadscope --cov $(TEST_FLAGS)
+
+mutation: $(STAMP)  ## Breaks subspace and aggregators in turn; takes hours.
+	$(BIN)/mutmut run --max-children $(JOBS) $(MUTANTS)
 
 format: $(STAMP)  ## Rewrites the sources in the checked format.
 	$(BIN)/ruff check --fix --exit-zero --quiet $(SOURCES)
@@ -57,7 +70,8 @@ requirements:  ## Rewrites requirements.txt from requirements.in (needs uv).
 
 clean:  ## Removes the environment and the caches; keeps runs/.
 	@$(check_venv)
-	rm -rf "$(VENV)" .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf "$(VENV)" .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage* \
+	  mutants build dist *.egg-info
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What scripts/find_python.sh says; it runs once, when first asked for.

@@ -13,14 +13,19 @@ _VERSION = runpy.run_path(str(_ROOT / 'fedsteer_tff' / '_version.py'))[
 
 _PLOTS = ['markdown', 'matplotlib']
 _DEV = [
+  'build',
   'cryptography',
   'ipykernel',
   'latex2mathml',
   'mkdocs-material',
   'mkdocstrings[python]',
+  "mutmut ; python_version >= '3.10'",
+  'mypy',
   'nbclient',
   'psutil',
+  'pydoclint',
   'pytest',
+  'pytest-cov',
   'pytest-xdist',
   'ruff',
   'scikit-learn',
@@ -37,6 +42,8 @@ setuptools.setup(
   license='Apache-2.0',
   license_files=['LICENSE'],
   packages=setuptools.find_packages(include=['fedsteer_tff', 'fedsteer_tff.*']),
+  # Its annotations are for the type checkers of those who use it.
+  package_data={'fedsteer_tff': ['py.typed']},
   python_requires='>=3.9,<3.12',
   # The exact versions that are tested are in requirements.txt.
   install_requires=[

@@ -25,3 +25,26 @@ from fedsteer_tff.client_work import build_client_data  # noqa: E402
 from fedsteer_tff.client_work import build_identity_dataset  # noqa: E402
 from fedsteer_tff.client_work import identity_type  # noqa: E402
 from fedsteer_tff.client_work import padding_client_data  # noqa: E402
+
+__all__ = [
+  'CoreSetStatus',
+  '__version__',
+  'aggregators',
+  'build_client_data',
+  'build_fedavg',
+  'build_fedprox',
+  'build_fedstale',
+  'build_fedsteer',
+  'build_fedvarp',
+  'build_identity_dataset',
+  'build_mifa',
+  'build_scaffold',
+  'core_set_status',
+  'estimated_probabilities',
+  'identity_type',
+  'padding_client_data',
+  'participation',
+  'programs',
+  'state_size_report',
+  'subspace',
+]

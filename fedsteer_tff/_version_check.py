@@ -22,6 +22,9 @@ def _installing_command(root: pathlib.Path) -> str:
   Args:
     root: The folder that contains the package's folder: a clone of the
       repository, which has the pinned requirements, or `site-packages`.
+
+  Returns:
+    One line, for the interpreter that runs.
   """
   python = shlex.quote(sys.executable or 'python')
   requirements = root / 'requirements.txt'

@@ -97,11 +97,12 @@ def _measure(values: flags.FlagValues, training) -> Mapping[str, Any]:
     def on_round(self, result):
       seconds.append(result.seconds)
 
-  with train_setup.runtime(values).activate():
+  with train_setup.runtime(values).activate() as runtime:
     programs.run(
       training.process,
       training.sampler,
       training.client_data_fn,
+      runtime=runtime,
       state=programs.seeded_initial_state(
         training.process, training.task.model_fn, values.seed
       ),

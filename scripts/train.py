@@ -237,6 +237,7 @@ def _rounds(
     training.sampler,
     training.client_data_fn,
     state=state,
+    runtime=runtime,
     first_round=done,
     num_rounds=values.rounds,
     forced_clients_fn=training.forced_clients_fn,

@@ -352,7 +352,7 @@ def _define_correction() -> None:
     'sum',
     CORRECTIONS,
     'fedsteer: how the correction is summed; see docs/privacy.md. A secure sum'
-    ' is simulated here, where nothing is to be hidden.',
+    ' is simulated, with --workers too: it hides nothing.',
   )
   flags.DEFINE_float(
     'correction_norm',

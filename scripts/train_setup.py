@@ -119,10 +119,9 @@ def runtime(
     programs.LocalRuntimeError: If it does not start.
     programs.RemoteRuntimeError: If a worker does not answer.
   """
+  simulate_secure_sums = values.correction == 'secure'
   if values.workers is None:
-    return programs.LocalRuntime(
-      simulate_secure_sums=values.correction == 'secure'
-    )
+    return programs.LocalRuntime(simulate_secure_sums=simulate_secure_sums)
   credentials = None
   if values.tls_ca:
     ca, certificate, key = (
@@ -134,6 +133,7 @@ def runtime(
     values.workers,
     timeout_seconds=values.worker_timeout,
     credentials=credentials,
+    simulate_secure_sums=simulate_secure_sums,
   )
 
 

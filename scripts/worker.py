@@ -156,6 +156,9 @@ def _find_binary() -> tuple[str, str]:
 
   TFF itself is not imported: that takes seconds, and hundreds of megabytes for
   as long as the worker runs.
+
+  Raises:
+    WorkerError: If TFF, or its worker, is not installed.
   """
   spec = importlib.util.find_spec('tensorflow_federated')
   if spec is None or spec.origin is None:

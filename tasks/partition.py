@@ -11,6 +11,7 @@ import numbers
 from typing import Optional, Union
 
 import numpy as np
+import numpy.typing as npt
 
 # Products such as 0.29 * 100 fall just short of the integer that is meant.
 _ROUNDING = 1e-9
@@ -42,7 +43,7 @@ class Partition:
 
 
 def bipartite(
-  labels,
+  labels: npt.ArrayLike,
   num_clients: int,
   gamma: float = 0.9,
   class_ratio: float = 0.5,
@@ -221,7 +222,7 @@ def _largest_fit(num_examples, num_clients, groups, owned, available):
 
 
 def dirichlet(
-  labels,
+  labels: npt.ArrayLike,
   num_clients: int,
   alpha: float = 0.3,
   examples_per_client: Optional[int] = None,
@@ -280,7 +281,7 @@ def dirichlet(
 
 
 def iid(
-  labels,
+  labels: npt.ArrayLike,
   num_clients: int,
   examples_per_client: Optional[int] = None,
   seed: int = 0,
@@ -306,7 +307,11 @@ def iid(
   return _partition(np.array_split(chosen, num_clients), labels)
 
 
-def by_owner(labels, owners, num_clients: Optional[int] = None) -> Partition:
+def by_owner(
+  labels: npt.ArrayLike,
+  owners: npt.ArrayLike,
+  num_clients: Optional[int] = None,
+) -> Partition:
   """Keeps the examples with those who made them.
 
   Args:

@@ -78,19 +78,7 @@ def _rule_of(file: pathlib.PurePath) -> str:
   """Returns the rule that a source needs."""
   if file.name.endswith('_test.py'):
     return 'py_test'
-  return 'py_binary' if _can_be_run(file) else 'py_library'
-
-
-def _can_be_run(file: pathlib.PurePath) -> bool:
-  """Returns whether the module does something when it is run as a script."""
-  if file.name == 'setup.py':
-    return True
-  tree = ast.parse((_ROOT / file).read_text(encoding='utf-8'))
-  return any(
-    isinstance(statement, ast.If)
-    and ast.unparse(statement.test) == "__name__ == '__main__'"
-    for statement in tree.body
-  )
+  return 'py_binary' if source_tree.can_be_run(file) else 'py_library'
 
 
 def _render_value(value: ast.expr, indent: str = '') -> str:
@@ -203,7 +191,7 @@ def test_tests_run_when_their_file_is_run():
   assert not [
     str(file)
     for file in source_tree.python_files()
-    if file.name.endswith('_test.py') and not _can_be_run(file)
+    if file.name.endswith('_test.py') and not source_tree.can_be_run(file)
   ]
 
 

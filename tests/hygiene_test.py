@@ -9,7 +9,14 @@ from tests import source_tree
 _SUFFIXES = {'', '.cfg', '.csv', '.flags', '.in', '.json', '.md', '.py', '.sh'}
 _SUFFIXES |= {'.toml', '.txt', '.yaml', '.yml'}
 # Not the project's: environments, caches, what runs wrote.
-_IGNORED_FOLDERS = {'build', 'dist', 'runs', 'venv', '__pycache__'}
+_IGNORED_FOLDERS = {
+  'build',
+  'dist',
+  'mutants',
+  'runs',
+  'venv',
+  '__pycache__',
+}
 
 _ROOTS = '|'.join(['Users', 'home', 'root', 'work'])
 _HOSTS = '|'.join(

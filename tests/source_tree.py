@@ -5,13 +5,13 @@ import pathlib
 from typing import Optional
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-_TOP_FOLDERS = ('examples', 'fedsteer_tff', 'scripts', 'tasks', 'tests')
+TOP_FOLDERS = ('examples', 'fedsteer_tff', 'scripts', 'tasks', 'tests')
 
 
 def python_files() -> list[pathlib.PurePath]:
   """Returns the paths of all Python files, relative to the root, sorted."""
   files = list(ROOT.glob('*.py'))
-  for folder in _TOP_FOLDERS:
+  for folder in TOP_FOLDERS:
     files.extend((ROOT / folder).rglob('*.py'))
   return sorted(file.relative_to(ROOT) for file in files)
 
@@ -24,7 +24,7 @@ def module_file(module: str) -> Optional[pathlib.PurePath]:
   """
   path = pathlib.PurePath(*module.split('.'))
   for file in (path.with_suffix('.py'), path / '__init__.py'):
-    if file.parts[0] in _TOP_FOLDERS and (ROOT / file).is_file():
+    if file.parts[0] in TOP_FOLDERS and (ROOT / file).is_file():
       return file
   return None
 
@@ -33,6 +33,22 @@ def module_name(file: pathlib.PurePath) -> str:
   """Returns the dotted name that `file` is imported by."""
   parts = file.with_suffix('').parts
   return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
+
+
+def can_be_run(file: pathlib.PurePath) -> bool:
+  """Returns whether a module does something when it is run as a script.
+
+  Args:
+    file: Its path relative to the root.
+  """
+  if file.name == 'setup.py':
+    return True
+  tree = ast.parse((ROOT / file).read_text(encoding='utf-8'))
+  return any(
+    isinstance(statement, ast.If)
+    and ast.unparse(statement.test) == "__name__ == '__main__'"
+    for statement in tree.body
+  )
 
 
 def imported_modules(source: str, file: pathlib.PurePath) -> set[str]:
@@ -59,7 +75,7 @@ def imported_modules(source: str, file: pathlib.PurePath) -> set[str]:
         member = f'{base}.{alias.name}'
         if module_file(member):
           names.add(member)
-        elif base.split('.')[0] in _TOP_FOLDERS:
+        elif base.split('.')[0] in TOP_FOLDERS:
           names.add(base)
         else:
           names.update((base, member))
@@ -78,7 +94,7 @@ def imported_files(file: pathlib.PurePath) -> set[pathlib.PurePath]:
   files = set()
   source = (ROOT / file).read_text(encoding='utf-8')
   for module in imported_modules(source, file):
-    if module.split('.')[0] not in _TOP_FOLDERS:
+    if module.split('.')[0] not in TOP_FOLDERS:
       continue
     imported = module_file(module)
     if imported is None:

@@ -9,3 +9,13 @@ from fedsteer_tff.aggregators.privacy import correction_epsilon
 from fedsteer_tff.aggregators.privacy import private_correction
 from fedsteer_tff.aggregators.reports import ValueTypeError
 from fedsteer_tff.aggregators.stale_update import StaleUpdateFactory
+
+__all__ = [
+  'DESIGNS',
+  'FedSteerFactory',
+  'InverseProbabilityFactory',
+  'StaleUpdateFactory',
+  'ValueTypeError',
+  'correction_epsilon',
+  'private_correction',
+]

@@ -131,9 +131,9 @@ def build_gather(
   Args:
     design: One of `DESIGNS`.
     spec: The sizes.
-    state_type: Type of the server state, which has `core_set`, `core_updates`
-      and `collecting`; and `last_seen` and `participation`, if probabilities
-      are estimated.
+    state_type: Type of the server state, which has `core_set`, what
+      `spec.basis` takes and `collecting`; and `last_seen` and `participation`,
+      if probabilities are estimated.
     value_type: Type of the aggregated values.
     correction_process: Sums the D-sized part, float32 [D] from each client;
       None for a plain sum.
@@ -144,7 +144,6 @@ def build_gather(
     computation, the last being None without `correction_process`; and the
     type of `gathered`.
   """
-  sketched = design == SKETCHED_PROJECTION
   client_projects = design in (CLIENT_PROJECTION, DENSE)
   plain = correction_process is None
   # Without a core set nothing is subtracted: the update says it all.
@@ -153,41 +152,44 @@ def build_gather(
     or design == DENSE
     or (design == CLIENT_PROJECTION and spec.core_set_size > 0)
   )
-  sends_estimates = (
-    spec.estimator is not None
-    and (spec.rule.uses_probabilities or spec.admits_reporting)
-    and not (plain and design == SERVER_PROJECTION)
-  )
+  # By which clients weight their updates, where they have to.
+  sent_estimator = None
+  if (spec.rule.uses_probabilities or spec.admits_reporting) and not (
+    plain and design == SERVER_PROJECTION
+  ):
+    sent_estimator = spec.estimator
 
   @tff.tensorflow.computation(state_type)
-  def prepare_broadcast(state):
+  def prepare_broadcast(
+    state: Mapping[str, Any],
+  ) -> collections.OrderedDict[str, Any]:
     message = collections.OrderedDict(
       core_set=state['core_set'], collecting=state['collecting']
     )
     if design != SERVER_PROJECTION:
-      basis = state['core_updates']
-      basis = spec.sketch(basis) if sketched else basis
+      basis = spec.basis(state)
       message['basis'] = basis
       message['factor'] = subspace.ridge_factor(
         subspace.gram_matrix(basis), spec.ridge, spec.absolute_ridge
       )
-    if sends_estimates:
+    if sent_estimator is not None:
       message['probabilities'] = probability_estimates.active_probabilities(
-        spec.estimator, state
+        sent_estimator, state
       )
     return message
 
   message_type = prepare_broadcast.type_signature.result
 
   @tff.tensorflow.computation(message_type, value_type, np.float32)
-  def report(message, value, weight):
+  def report(
+    message: Mapping[str, Any], value: Mapping[str, Any], weight: tf.Tensor
+  ) -> collections.OrderedDict[str, Any]:
     built = reports.build_report(
       spec,
       value,
       weight,
       basis=message.get('basis'),
       factor=message.get('factor'),
-      sketched=sketched,
       core_set=message['core_set'],
       collecting=message['collecting'],
       probabilities=message.get('probabilities'),
@@ -211,7 +213,7 @@ def build_gather(
   vector_type = tff.TensorType(np.float32, [spec.dimension])
 
   @tff.tensorflow.computation(report.type_signature.result)
-  def select_report(result):
+  def select_report(result: Mapping[str, Any]) -> Mapping[str, Any]:
     return result['report']
 
   if plain:
@@ -220,7 +222,7 @@ def build_gather(
     item_type = report_type
 
     @tff.tensorflow.computation(report.type_signature.result)
-    def select_contribution(result):
+    def select_contribution(result: Mapping[str, Any]) -> tf.Tensor:
       return result['contribution']
 
   if design == DENSE:
@@ -230,19 +232,28 @@ def build_gather(
   unfinished_type = aggregate.type_signature.result.member
 
   @tff.tensorflow.computation(state_type, unfinished_type, vector_type)
-  def finish(state, unfinished, weighted_sum):
+  def finish(
+    state: Mapping[str, Any],
+    unfinished: Mapping[str, Any],
+    weighted_sum: tf.Tensor,
+  ) -> collections.OrderedDict[str, Any]:
     return _finish(spec, design, plain, state, unfinished, weighted_sum)
 
   @tff.tensorflow.computation
-  def no_sum():
+  def no_sum() -> tf.Tensor:
     return tf.zeros([spec.dimension])
 
-  def gather(state, values, weights, correction_state):
+  def gather(
+    state: tff.Value,
+    values: tff.Value,
+    weights: tff.Value,
+    correction_state: Optional[tff.Value],
+  ) -> tuple[tff.Value, Optional[tff.Value], Optional[tff.Value]]:
     message = tff.federated_broadcast(
       tff.federated_map(prepare_broadcast, state)
     )
     results = tff.federated_map(report, (message, values, weights))
-    if plain:
+    if correction_process is None:
       unfinished = aggregate(results)
       weighted_sum = tff.federated_eval(no_sum, tff.SERVER)
       measurements = None
@@ -259,7 +270,9 @@ def build_gather(
   return gather, finish.type_signature.result
 
 
-def _build_list_aggregate(spec, design, item_type, plain):
+def _build_list_aggregate(
+  spec: reports.ReportSpec, design: str, item_type: tff.Type, plain: bool
+) -> tff.Computation:
   """Aggregates reports into lists, and contributions into a sum.
 
   A second report of a client is left out when it arrives. Two accumulators
@@ -270,13 +283,13 @@ def _build_list_aggregate(spec, design, item_type, plain):
   keeps_sum = plain and not collects
   specs = gathered_spec(spec)
 
-  def empty(item):
+  def empty(item: tf.TensorSpec) -> tf.Tensor:
     shape = [size or 0 for size in item.shape]
     return tf.compat.v1.placeholder_with_default(
       tf.zeros(shape, item.dtype), item.shape
     )
 
-  list_names = _TABLE + ('core_slot', 'core_update')
+  list_names: tuple[str, ...] = _TABLE + ('core_slot', 'core_update')
   # The server finds them among all updates where it has these.
   keeps_candidates = spec.admits_reporting and not collects
   if keeps_candidates:
@@ -284,7 +297,7 @@ def _build_list_aggregate(spec, design, item_type, plain):
     list_names += _CANDIDATES
 
   @tff.tensorflow.computation
-  def zero():
+  def zero() -> collections.OrderedDict[str, Any]:
     accumulator = collections.OrderedDict(
       (name, empty(specs[name])) for name in list_names
     )
@@ -297,17 +310,20 @@ def _build_list_aggregate(spec, design, item_type, plain):
 
   accumulator_type = zero.type_signature.result
 
-  def contribution_of(item):
+  def contribution_of(item: Mapping[str, Any], counts: tf.Tensor) -> tf.Tensor:
     if 'contribution' in item:
-      return item['contribution']
+      return tf.where(counts, 1.0, 0.0) * item['contribution']
     report = item['report']
-    return _importance(spec, report) * report['update']
+    importance = tf.where(counts, _importance(spec, report), 0.0)
+    return importance * report['update']
 
-  def has(ids, client_id):
+  def has(ids: tf.Tensor, client_id: tf.Tensor) -> tf.Tensor:
     return tf.reduce_any(tf.equal(ids, client_id))
 
   @tff.tensorflow.computation(accumulator_type, item_type)
-  def accumulate(accumulator, item):
+  def accumulate(
+    accumulator: Mapping[str, Any], item: Mapping[str, Any]
+  ) -> collections.OrderedDict[str, Any]:
     report = item['report'] if plain else item
     repeated = report['counts'] & has(
       accumulator['client_id'], report['client_id']
@@ -347,8 +363,8 @@ def _build_list_aggregate(spec, design, item_type, plain):
       )
     new['repeated'] = _append(accumulator['repeated'], repeated, listed)
     if keeps_sum:
-      new['weighted_sum'] = accumulator['weighted_sum'] + tf.where(
-        counts, contribution_of(item), 0.0
+      new['weighted_sum'] = accumulator['weighted_sum'] + contribution_of(
+        item, counts
       )
     new['nonfinite_clients'] = accumulator['nonfinite_clients'] + tf.cast(
       report['nonfinite'], tf.int32
@@ -359,7 +375,9 @@ def _build_list_aggregate(spec, design, item_type, plain):
     return new
 
   @tff.tensorflow.computation(accumulator_type, accumulator_type)
-  def merge(first, second):
+  def merge(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+  ) -> collections.OrderedDict[str, Any]:
     again = tf.reduce_any(
       tf.equal(
         second['client_id'][:, tf.newaxis], first['client_id'][tf.newaxis]
@@ -420,22 +438,24 @@ def _build_list_aggregate(spec, design, item_type, plain):
     return merged
 
   @tff.tensorflow.computation(accumulator_type)
-  def identity(accumulator):
+  def identity(accumulator: Mapping[str, Any]) -> Mapping[str, Any]:
     return accumulator
 
   @tff.federated_computation(tff.FederatedType(item_type, tff.CLIENTS))
-  def aggregate(items):
+  def aggregate(items: tff.Value) -> tff.Value:
     return tff.federated_aggregate(items, zero(), accumulate, merge, identity)
 
   return aggregate
 
 
-def _build_dense_sum(spec, item_type, plain):
+def _build_dense_sum(
+  spec: reports.ReportSpec, item_type: tff.Type, plain: bool
+) -> tff.Computation:
   """Aggregates by one plain sum: every client sends a place for everybody."""
   size, k = spec.population_size, spec.core_set_size
 
   @tff.tensorflow.computation(item_type)
-  def spread(item):
+  def spread(item: Mapping[str, Any]) -> collections.OrderedDict[str, Any]:
     report = item['report'] if plain else item
     counts = tf.cast(report['counts'], tf.float32)
     place = tf.one_hot(report['client_id'], size) * counts
@@ -454,37 +474,58 @@ def _build_dense_sum(spec, item_type, plain):
     return dense
 
   @tff.federated_computation(tff.FederatedType(item_type, tff.CLIENTS))
-  def aggregate(items):
+  def aggregate(items: tff.Value) -> tff.Value:
     return tff.federated_sum(tff.federated_map(spread, items))
 
   return aggregate
 
 
-def _best_candidates(spec, client_ids, updates, scores):
+def _best_candidates(
+  spec: reports.ReportSpec,
+  client_ids: tf.Tensor,
+  updates: tf.Tensor,
+  scores: tf.Tensor,
+) -> dict[str, tf.Tensor]:
   """Returns the k candidates of the largest scores, in order of arrival."""
-  count = tf.minimum(tf.size(scores), spec.core_set_size)
-  best = tf.sort(tf.math.top_k(scores, count).indices)
-  return {
-    name: tf.gather(values, best)
-    for name, values in zip(_CANDIDATES, (client_ids, updates, scores))
-  }
+  candidates = dict(zip(_CANDIDATES, (client_ids, updates, scores)))
+  count = spec.core_set_size
+
+  def best() -> dict[str, tf.Tensor]:
+    places = tf.sort(tf.math.top_k(scores, count).indices)
+    return {name: tf.gather(v, places) for name, v in candidates.items()}
+
+  return tf.cond(tf.size(scores) > count, best, lambda: candidates)
 
 
-def _importance(spec, report):
+def _importance(
+  spec: reports.ReportSpec, report: Mapping[str, tf.Tensor]
+) -> tf.Tensor:
   """Returns w_i of a report."""
   if 'importance' in report:
     return report['importance']
   return spec.rule.importance(report['weight'], report['probability'])
 
 
-def _append(values, value, condition):
+def _append(
+  values: tf.Tensor, value: tf.Tensor, condition: tf.Tensor
+) -> tf.Tensor:
   """Appends `value` to `values` along the first axis if `condition`."""
-  count = tf.cast(condition, tf.int32)
-  tail = tf.repeat(value[tf.newaxis], count, axis=0)
-  return tf.concat([values, tail], axis=0)
+  # A branch: most updates are appended to nothing, and should not be copied.
+  return tf.cond(
+    condition,
+    lambda: tf.concat([values, value[tf.newaxis]], axis=0),
+    lambda: values,
+  )
 
 
-def _finish(spec, design, plain, state, unfinished, weighted_sum):
+def _finish(
+  spec: reports.ReportSpec,
+  design: str,
+  plain: bool,
+  state: Mapping[str, Any],
+  unfinished: Mapping[str, Any],
+  weighted_sum: tf.Tensor,
+) -> collections.OrderedDict[str, Any]:
   """Brings what a design aggregated into the form of `gathered_spec`."""
   if design == DENSE:
     table = _undo_spread(spec, unfinished)
@@ -498,9 +539,7 @@ def _finish(spec, design, plain, state, unfinished, weighted_sum):
       table['client_id'],
       probability_estimates.active_probabilities(spec.estimator, state),
     )
-  basis = state['core_updates']
-  if design == SKETCHED_PROJECTION:
-    basis = spec.sketch(basis)
+  basis = spec.basis(state)
   gram = subspace.gram_matrix(basis)
   if plain and design != SERVER_PROJECTION:
     weighted_sum = table['weighted_sum']
@@ -551,7 +590,9 @@ def _finish(spec, design, plain, state, unfinished, weighted_sum):
   )
 
 
-def _undo_spread(spec, dense):
+def _undo_spread(
+  spec: reports.ReportSpec, dense: Mapping[str, Any]
+) -> dict[str, tf.Tensor]:
   """Turns sums over all clients into rows, averages where ids repeat."""
   count = dense['count']
   ids = tf.cast(tf.where(count > 0)[:, 0], tf.int32)

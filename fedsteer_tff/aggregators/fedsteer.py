@@ -10,9 +10,9 @@ number of examples. See `client_work.build_identified_client_work`.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow_federated as tff
@@ -122,7 +122,7 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   )
   participation: estimates.Participation = estimates.KNOWN
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     parameters.check_integer('population_size', self.population_size, 1)
     _ = self.rule
     estimates.check_participation('participation', self.participation)
@@ -234,13 +234,13 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
       )
 
     @tff.tensorflow.computation
-    def initial_state():
+    def initial_state() -> server_round.State:
       return server_round.initial_state(config)
 
     state_type = initial_state.type_signature.result
 
     @tff.federated_computation
-    def init_fn():
+    def init_fn() -> tff.Value:
       state = tff.federated_eval(initial_state, tff.SERVER)
       if correction_process is None:
         return state
@@ -255,7 +255,9 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
     )
 
     @tff.tensorflow.computation(state_type, gathered_type)
-    def run_round(state, gathered):
+    def run_round(
+      state: server_round.State, gathered: Mapping[str, Any]
+    ) -> tuple[Any, server_round.State, Mapping[str, Any]]:
       return server_round.run_round(config, state, gathered)
 
     @tff.federated_computation(
@@ -263,7 +265,9 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
       tff.FederatedType(value_type, tff.CLIENTS),
       tff.FederatedType(weight_type, tff.CLIENTS),
     )
-    def next_fn(state, value, weight):
+    def next_fn(
+      state: tff.Value, value: tff.Value, weight: tff.Value
+    ) -> tff.templates.MeasuredProcessOutput:
       correction_state = None
       if correction_process is not None:
         state, correction_state = state.fedsteer, state.correction
@@ -284,9 +288,9 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
 
     return tff.templates.AggregationProcess(init_fn, next_fn)
 
-  def _round_config(self, update_type):
-    given = self.core_set is not None
-    admits = not given and self.eligibility == subspace.REPORTING
+  def _round_config(self, update_type: tff.Type) -> server_round.RoundConfig:
+    core_set = None if self.core_set is None else tuple(self.core_set)
+    admits = core_set is None and self.eligibility == subspace.REPORTING
     reselect_every = self.reselect_every
     if reselect_every is None:
       reselect_every = 1 if admits else 0
@@ -294,17 +298,20 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
       spec=reports.ReportSpec(
         update_type=update_type,
         population_size=self.population_size,
-        core_set_size=len(self.core_set) if given else self.core_set_size,
+        core_set_size=(
+          self.core_set_size if core_set is None else len(core_set)
+        ),
         sketch_size=self.sketch_size,
         sketch_seed=self.sketch_seed,
-        collects_sketches=not given,
+        collects_sketches=core_set is None,
+        projects_sketches=self.aggregation == designs.SKETCHED_PROJECTION,
         ridge=self.ridge,
         absolute_ridge=self.absolute_ridge,
         rule=self.rule,
         participation=self.participation,
         admits_reporting=admits,
       ),
-      given_core_set=self.core_set,
+      given_core_set=core_set,
       warmup_rounds=self.warmup_rounds,
       reselect_every=reselect_every,
       core_eligibility=self.eligibility,

@@ -47,17 +47,29 @@ class InverseProbabilityFactory(tff.aggregators.WeightedAggregationFactory):
   )
   participation: estimates.Participation = estimates.KNOWN
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _ = self._without_core_set
 
   def create(
     self, value_type: tff.Type, weight_type: tff.Type
   ) -> tff.templates.AggregationProcess:
-    """Creates the aggregation process, see `FedSteerFactory.create`."""
+    """Creates the aggregation process, as `FedSteerFactory.create` does.
+
+    Args:
+      value_type: As that takes it.
+      weight_type: Float32.
+
+    Returns:
+      A process with the same result and measurements.
+
+    Raises:
+      ValueTypeError: If the types are others.
+      ValueError: If the model has no trainable weights.
+    """
     return self._without_core_set.create(value_type, weight_type)
 
   @property
-  def _without_core_set(self):
+  def _without_core_set(self) -> fedsteer.FedSteerFactory:
     return fedsteer.FedSteerFactory(
       population_size=self.population_size,
       core_set=(),

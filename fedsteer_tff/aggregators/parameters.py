@@ -43,6 +43,9 @@ def checked_core_set(
     core_set: Distinct client ids; may be empty.
     population_size: N.
 
+  Returns:
+    The ids as Python integers, in the same order.
+
   Raises:
     TypeError: If it is not a sequence of integers.
     ValueError: If an id is unknown or repeated.

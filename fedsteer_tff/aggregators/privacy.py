@@ -102,6 +102,9 @@ def correction_epsilon(
     participation_probabilities: p_i of the clients, in (0, 1], or the largest
       of them; 1 for a guarantee that holds whoever knows of participation.
 
+  Returns:
+    Epsilon >= 0.
+
   Raises:
     TypeError: If a number is none.
     ValueError: If a number is out of range.

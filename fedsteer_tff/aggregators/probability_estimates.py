@@ -16,7 +16,7 @@ the first counts, and padding is nobody. A round without reports is a round.
 
 import collections
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Union
 
 import tensorflow as tf
 
@@ -71,11 +71,14 @@ def initial_state(
 def estimated_probabilities(
   estimator: estimates.Estimator, state: State
 ) -> tf.Tensor:
-  """Returns p_i by what is known after the rounds so far: float32 [N].
+  """Returns p_i by what is known after the rounds so far.
 
   Args:
     estimator: The parameters.
     state: The server's state, with the entry `participation`.
+
+  Returns:
+    Float32 [N], in (0, 1].
   """
   part = state['participation']
   if isinstance(estimator, estimates.IntervalEstimate):
@@ -127,6 +130,9 @@ def used_probabilities(
     reported: Float32 of any shape, what clients report of p_i.
     client_ids: Int32 of the same shape; those of padding may be anything.
     probabilities: Float32 [N], see `active_probabilities`.
+
+  Returns:
+    Float32 of the reports' shape, in (0, 1].
   """
   places = tf.clip_by_value(client_ids, 0, probabilities.shape[0] - 1)
   return tf.where(
@@ -232,7 +238,7 @@ def metrics(
   )
 
 
-def _standard_errors(estimator, state):
+def _standard_errors(estimator: estimates.Estimator, state: State) -> tf.Tensor:
   """Returns the posterior standard deviations of p_i, float32 [N]."""
   part = state['participation']
   if isinstance(estimator, estimates.IntervalEstimate):
@@ -251,25 +257,31 @@ def _standard_errors(estimator, state):
   return tf.sqrt(mean * (1 - mean) / (rounds + 1))
 
 
-def _grows(estimator):
+def _grows(estimator: estimates.Estimator) -> bool:
   return estimator.population == estimates.GROWING
 
 
-def _counts(estimator, state):
+def _counts(estimator: estimates.Estimator, state: State) -> tf.Tensor:
   """Returns bool [N], the clients for which a round counts."""
   seen = state['last_seen'] >= 0
   return seen if _grows(estimator) else tf.ones_like(seen)
 
 
-def _one_round_on(estimator, part, took_part):
+def _one_round_on(
+  estimator: estimates.Frequency,
+  part: State,
+  took_part: Union[float, tf.Tensor],
+) -> tuple[tf.Tensor, tf.Tensor]:
   decay = estimator.decay
   return decay * part['taken'] + took_part, decay * part['offered'] + 1
 
 
-def _bounded(estimator, probabilities):
+def _bounded(
+  estimator: estimates.Frequency, probabilities: tf.Tensor
+) -> tf.Tensor:
   return tf.clip_by_value(probabilities, estimator.floor, 1.0)
 
 
-def _mean(values, condition):
+def _mean(values: tf.Tensor, condition: tf.Tensor) -> tf.Tensor:
   """Returns the mean where the condition holds, NaN if it does nowhere."""
   return tf.reduce_mean(tf.boolean_mask(values, condition))

@@ -87,7 +87,7 @@ def register(
 def population_weight(
   state: Mapping[str, tf.Tensor], population_size: int, weights_are_shares: bool
 ) -> tf.Tensor:
-  """Returns Z, float64: the sum of n_i over the population.
+  """Returns Z, the sum of n_i over the population.
 
   Args:
     state: Has the entries of `empty_registry`, with this round's reports; and
@@ -98,6 +98,9 @@ def population_weight(
       In a population that grows up to N clients it is estimated by the mean
       over all rounds of sum_{i in A} n_i / p_i (Horvitz and Thompson, 1952), or
       by the weight of the clients seen, whichever is more.
+
+  Returns:
+    A float64 scalar.
   """
   if weights_are_shares:
     return tf.constant(1.0, tf.float64)

@@ -43,6 +43,7 @@ class ReportSpec:
     ridge: Relative ridge.
     absolute_ridge: Absolute ridge or None.
     rule: The estimator.
+    projects_sketches: Whether coordinates are found from the sketch of Q.
     keeps_updates: Whether the server gets every update by itself.
     admits_reporting: Whether clients of a round may enter the core set after
       it, so that the server gets k of their updates by themselves.
@@ -58,6 +59,7 @@ class ReportSpec:
   ridge: float
   absolute_ridge: Optional[float]
   rule: subspace.EstimatorRule
+  projects_sketches: bool = False
   keeps_updates: bool = False
   admits_reporting: bool = False
   participation: estimates.Participation = estimates.KNOWN
@@ -65,8 +67,9 @@ class ReportSpec:
   @property
   def estimator(self) -> Optional[estimates.Estimator]:
     """How participation probabilities are estimated; None if not at all."""
-    known = self.participation == estimates.KNOWN
-    return None if known else self.participation
+    if isinstance(self.participation, str):  # 'known'
+      return None
+    return self.participation
 
   @property
   def dimension(self) -> int:
@@ -80,7 +83,7 @@ class ReportSpec:
       return 0
     return subspace.sketch_width(self.dimension, self.sketch_size)
 
-  def _tensors(self):
+  def _tensors(self) -> list[tf.TensorSpec]:
     return [
       tf.TensorSpec(leaf.shape, leaf.dtype)
       for leaf in tensor_types(self.update_type)
@@ -103,6 +106,21 @@ class ReportSpec:
       for part, tensor in zip(tf.split(vector, sizes), tensors)
     ]
     return _pack(self.update_type, iter(parts))
+
+  @property
+  def keeps_core_sketch(self) -> bool:
+    """Whether the server keeps sk(Q), which is shorter than Q, beside it."""
+    return self.projects_sketches and self.dimension > self.sketch_size
+
+  def basis(self, state: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns what updates are projected on: Q [k, D], or sk(Q) [k, width]."""
+    return state['core_sketch' if self.keeps_core_sketch else 'core_updates']
+
+  def core_sketch(self, state: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns sk(Q) [k, width]."""
+    if self.keeps_core_sketch:
+      return state['core_sketch']
+    return self.sketch(state['core_updates'])
 
   def sketch(self, vectors: tf.Tensor) -> tf.Tensor:
     """Sketches the rows of float32 [n, D]."""
@@ -167,21 +185,19 @@ def build_report(
   *,
   basis: Optional[tf.Tensor],
   factor: Optional[tf.Tensor],
-  sketched: bool,
   core_set: tf.Tensor,
   collecting: tf.Tensor,
   probabilities: Optional[tf.Tensor] = None,
-) -> Mapping[str, tf.Tensor]:
+) -> collections.OrderedDict[str, tf.Tensor]:
   """Builds the report of one client.
 
   Args:
     spec: The sizes.
     value: The aggregated value, see `check_value_type`.
     weight: Float32 scalar, n_i.
-    basis: Q [k, D] or its sketch [k, width]; None if the server projects.
+    basis: See `ReportSpec.basis`; None if the server projects.
     factor: Float64 [k, k], Cholesky factor of the ridge system in `basis`; None
       if the server projects.
-    sketched: Whether `basis` is the sketch.
     core_set: Int32 [k].
     collecting: Bool scalar, whether the server collects sketches.
     probabilities: Float32 [N], estimates of p_i, where the client is to use
@@ -219,25 +235,25 @@ def build_report(
       tf.math.is_nan(probability), probability_estimates.UNKNOWN, probability
     )
   update = spec.flatten(value[_UPDATE])
-  is_finite = tf.reduce_all(tf.math.is_finite(update)) & tf.math.is_finite(
-    weight
-  )
-  # A squared norm that overflows would poison every inner product.
-  is_finite &= tf.math.is_finite(tf.reduce_sum(update**2))
+  # The squared norm is finite only if every entry is. One that overflows would
+  # poison every inner product.
+  squared_norm = tf.reduce_sum(update**2)
+  is_finite = tf.math.is_finite(squared_norm) & tf.math.is_finite(weight)
   present = ~is_padding & tf.not_equal(weight, 0.0)
   counts = present & is_finite
-  update = tf.where(counts, update, tf.zeros_like(update))
+  # A branch, unlike a selection of entries, copies nothing.
+  update = tf.cond(counts, lambda: update, lambda: tf.zeros_like(update))
   size = spec.core_set_size
   inner = tf.zeros([1, size])
   coordinates = tf.zeros([1, size])
   row = update[tf.newaxis]
-  seen = spec.sketch(row) if sketched else row
+  seen = spec.sketch(row) if spec.projects_sketches else row
   if basis is not None:
     inner = tf.matmul(seen, basis, transpose_b=True)
     coordinates = subspace.solve_coordinates(factor, inner)
   sketch = tf.zeros([0])
   if spec.collects_sketches:
-    sketch = (seen if sketched else spec.sketch(row))[0]
+    sketch = (seen if spec.projects_sketches else spec.sketch(row))[0]
     sketch = tf.where(collecting, sketch, tf.zeros_like(sketch))
   report = collections.OrderedDict(
     update=update,
@@ -286,7 +302,13 @@ def core_slots(core_set: tf.Tensor, client_ids: tf.Tensor) -> tf.Tensor:
   )
 
 
-def _identity_assertions(spec, is_padding, client_id, probability, weight):
+def _identity_assertions(
+  spec: ReportSpec,
+  is_padding: tf.Tensor,
+  client_id: tf.Tensor,
+  probability: tf.Tensor,
+  weight: tf.Tensor,
+) -> list[Any]:
   size = spec.population_size
   known = is_padding | ((client_id >= 0) & (client_id < size))
   in_range = is_padding | ((probability > 0) & (probability <= 1))
@@ -336,7 +358,7 @@ def tensor_types(value_type: tff.Type) -> Iterator[tff.TensorType]:
     yield from tensor_types(child)
 
 
-def _in_order(value_type, value):
+def _in_order(value_type: tff.Type, value: Any) -> Iterator[tf.Tensor]:
   """Yields the tensors of a value in the order of its type.
 
   `tf.nest` would sort the names of a mapping.
@@ -350,7 +372,7 @@ def _in_order(value_type, value):
     yield from _in_order(child, value[name if is_mapping else index])
 
 
-def _pack(value_type, parts):
+def _pack(value_type: tff.Type, parts: Iterator[tf.Tensor]) -> Any:
   if isinstance(value_type, tff.TensorType):
     return next(parts)
   items = [

@@ -14,6 +14,16 @@ from fedsteer_tff.aggregators import reports
 
 State = Mapping[str, Any]
 
+# What a change of the core set changes.
+_CORE_ENTRIES = (
+  'core_set',
+  'core_updates',
+  'core_round',
+  'coordinates',
+  'baseline',
+  'smoothed_correction',
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class RoundConfig:
@@ -51,17 +61,23 @@ def initial_state(config: RoundConfig) -> State:
   sketch's. Every part is O(N k + k D + P b), and P b is bounded whatever N and
   D are.
 
-  * the entries of `registry.empty_registry`;
-  * core_set: int32 [k], client ids, -1 for an empty slot.
-  * core_updates: float32 [k, D], Q; a row is zero until its client reports.
-  * core_round: int32 [k], the round a row is from, -1 if from none.
-  * coordinates: float32 [N, k], S.
-  * baseline: float64 [k], c = sum_i n_i s_i.
-  * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
-  * collecting: bool, whether sketches are collected in the next round.
-  * pool: see `subspace.empty_pool`; absent if the core set is given.
-  * participation: see `probability_estimates.initial_state`; absent if
-    participation probabilities are known.
+  Args:
+    config: Static parameters.
+
+  Returns:
+    * the entries of `registry.empty_registry`;
+    * core_set: int32 [k], client ids, -1 for an empty slot.
+    * core_updates: float32 [k, D], Q; a row is zero until its client reports.
+    * core_sketch: float32 [k, b], sk(Q); absent where it is not used, or not
+      shorter than Q.
+    * core_round: int32 [k], the round a row is from, -1 if from none.
+    * coordinates: float32 [N, k], S.
+    * baseline: float64 [k], c = sum_i n_i s_i.
+    * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
+    * collecting: bool, whether sketches are collected in the next round.
+    * pool: see `subspace.empty_pool`; absent if the core set is given.
+    * participation: see `probability_estimates.initial_state`; absent if
+      participation probabilities are known.
   """
   spec = config.spec
   size, k = spec.population_size, spec.core_set_size
@@ -70,6 +86,10 @@ def initial_state(config: RoundConfig) -> State:
   state.update(
     core_set=tf.constant(core_set, tf.int32, [k]),
     core_updates=tf.zeros([k, spec.dimension]),
+  )
+  if spec.keeps_core_sketch:
+    state['core_sketch'] = tf.zeros([k, spec.sketch_size])
+  state.update(
     core_round=tf.fill([k], -1),
     coordinates=tf.zeros([size, k]),
     baseline=tf.zeros([k], tf.float64),
@@ -143,9 +163,14 @@ def run_round(
     new['coordinates'] = registry.replace_rows(
       state['coordinates'], owners, cohort.fresh, first
     )
+    rows = gathered['core_update']
     new['core_updates'] = tf.tensor_scatter_nd_update(
-      state['core_updates'], slots[:, tf.newaxis], gathered['core_update']
+      state['core_updates'], slots[:, tf.newaxis], rows
     )
+    if config.spec.keeps_core_sketch:
+      new['core_sketch'] = tf.tensor_scatter_nd_update(
+        state['core_sketch'], slots[:, tf.newaxis], config.spec.sketch(rows)
+      )
     new['core_round'] = tf.tensor_scatter_nd_update(
       state['core_round'],
       slots[:, tf.newaxis],
@@ -163,7 +188,14 @@ def run_round(
   return config.spec.unflatten(estimate.delta), new, metrics
 
 
-def _metrics(config, state, new, gathered, cohort, population_weight):
+def _metrics(
+  config: RoundConfig,
+  state: State,
+  new: State,
+  gathered: Mapping[str, tf.Tensor],
+  cohort: subspace.Cohort,
+  population_weight: tf.Tensor,
+) -> collections.OrderedDict[str, tf.Tensor]:
   shares = registry.shares(gathered['weight'], population_weight)
   now = state['round_num']
   core_mean, core_max = subspace.staleness(now, new['core_round'])
@@ -192,7 +224,13 @@ def _metrics(config, state, new, gathered, cohort, population_weight):
   return metrics
 
 
-def _select_if_due(config, state, new, gathered, first):
+def _select_if_due(
+  config: RoundConfig,
+  state: State,
+  new: collections.OrderedDict[str, Any],
+  gathered: Mapping[str, tf.Tensor],
+  first: tf.Tensor,
+) -> collections.OrderedDict[str, Any]:
   """Collects sketches while a selection lies ahead, and selects when due."""
   admits = config.core_eligibility == subspace.REPORTING
   done = state['round_num'] + 1
@@ -216,15 +254,8 @@ def _select_if_due(config, state, new, gathered, first):
     new['pool']['participation_probability'] = tf.gather(
       probabilities, tf.maximum(new['pool']['client_id'], 0)
     )
-  names = (
-    'core_set',
-    'core_updates',
-    'core_round',
-    'coordinates',
-    'baseline',
-    'smoothed_correction',
-  )
-  before = [new[name] for name in names]
+  names = [*_CORE_ENTRIES, *(['core_sketch'] * config.spec.keeps_core_sketch)]
+  before = {name: new[name] for name in names}
   if admits:
     due &= tf.size(gathered['candidate_id']) > 0
   after = tf.cond(
@@ -234,7 +265,7 @@ def _select_if_due(config, state, new, gathered, first):
     ),
     lambda: before,
   )
-  new.update(zip(names, after))
+  new.update(after)
   if config.reselect_every:
     new['collecting'] = tf.constant(True)
   else:
@@ -242,8 +273,8 @@ def _select_if_due(config, state, new, gathered, first):
   return new
 
 
-def _select(config, state):
-  """Returns core_set, core_updates, ... and smoothed_correction."""
+def _select(config: RoundConfig, state: State) -> dict[str, tf.Tensor]:
+  """Returns the entries of the state that a selection changes."""
   pool = state['pool']
   selected = subspace.select_from_pool(
     pool,
@@ -254,52 +285,73 @@ def _select(config, state):
     absolute_ridge=config.spec.absolute_ridge,
   )
   kept = selected.kept
-  return [
-    selected.core_set,
-    state['core_updates'] * tf.cast(kept, tf.float32)[:, tf.newaxis],
-    tf.where(kept, state['core_round'], -1),
-    *_with_new_coordinates(state, selected),
-    state['smoothed_correction'],
-  ]
+  after = dict(
+    core_set=selected.core_set,
+    core_round=tf.where(kept, state['core_round'], -1),
+    smoothed_correction=state['smoothed_correction'],
+    **_with_new_coordinates(state, selected),
+  )
+  for name in ('core_updates', 'core_sketch'):
+    if name in state:
+      after[name] = state[name] * tf.cast(kept, tf.float32)[:, tf.newaxis]
+  return after
 
 
-def _admit(config, state, gathered, before):
+def _admit(
+  config: RoundConfig,
+  state: State,
+  gathered: Mapping[str, tf.Tensor],
+  before: dict[str, tf.Tensor],
+) -> dict[str, tf.Tensor]:
   """Returns the same after clients of the round were let in, or `before`."""
   pool, spec = state['pool'], config.spec
   candidates = gathered['candidate_id']
-  rows = reports.core_slots(gathered['client_id'], candidates)
+  sketches = tf.gather(
+    gathered['sketch'], reports.core_slots(gathered['client_id'], candidates)
+  )
   admitted = subspace.admit_reporting(
     pool,
     tf.gather(state['client_weight'], tf.maximum(pool['client_id'], 0)),
     state['core_set'],
-    spec.sketch(state['core_updates']),
+    spec.core_sketch(state),
     candidates,
-    tf.gather(gathered['sketch'], rows),
+    sketches,
     ridge=spec.ridge,
     absolute_ridge=spec.absolute_ridge,
   )
   enters = admitted.entered >= 0
 
-  def exchange():
-    rows = tf.gather(
-      gathered['candidate_update'], tf.maximum(admitted.entered, 0)
-    )
+  def exchange() -> dict[str, tf.Tensor]:
+    slots = tf.where(enters)
+    entered = tf.boolean_mask(admitted.entered, enters)
     # Before there is a core set, R holds whole updates. The baseline has them
     # from now on.
     was_empty = tf.reduce_all(state['core_set'] < 0)
-    return [
-      admitted.core_set,
-      tf.where(enters[:, tf.newaxis], rows, state['core_updates']),
-      tf.where(enters, state['round_num'], state['core_round']),
-      *_with_new_coordinates(state, admitted),
-      tf.where(was_empty, 0.0, state['smoothed_correction']),
-    ]
+    after = dict(
+      core_set=admitted.core_set,
+      core_round=tf.where(enters, state['round_num'], state['core_round']),
+      smoothed_correction=tf.where(
+        was_empty, 0.0, state['smoothed_correction']
+      ),
+      **_with_new_coordinates(state, admitted),
+    )
+    for name, rows in (
+      ('core_updates', gathered['candidate_update']),
+      ('core_sketch', sketches),
+    ):
+      if name in state:
+        after[name] = tf.tensor_scatter_nd_update(
+          state[name], slots, tf.gather(rows, entered)
+        )
+    return after
 
   return tf.cond(tf.reduce_any(enters), exchange, lambda: before)
 
 
-def _with_new_coordinates(state, selected):
-  """Returns S with the coordinates of a new core set, and its baseline."""
+def _with_new_coordinates(
+  state: State, selected: subspace.NewCoreSet
+) -> dict[str, tf.Tensor]:
+  """Returns `coordinates` and `baseline` for a new core set."""
   # A coordinate belongs to the client of its slot: it goes when that one does.
   kept = tf.cast(selected.kept, tf.float32)
   coordinates = tf.tensor_scatter_nd_update(
@@ -308,4 +360,5 @@ def _with_new_coordinates(state, selected):
     selected.coordinates,
   )
   products = coordinates * state['client_weight'][:, tf.newaxis]
-  return coordinates, tf.reduce_sum(tf.cast(products, tf.float64), axis=0)
+  baseline = tf.reduce_sum(tf.cast(products, tf.float64), axis=0)
+  return dict(coordinates=coordinates, baseline=baseline)

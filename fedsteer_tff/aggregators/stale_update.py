@@ -72,7 +72,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
   client_weighting: str = identity.KNOWN
   participation: estimates.Participation = estimates.KNOWN
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     estimates.check_participation('participation', self.participation)
     parameters.check_integer('population_size', self.population_size, 1)
     check_beta('beta', self.beta)
@@ -125,13 +125,13 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
     )
 
     @tff.tensorflow.computation
-    def create_state():
+    def create_state() -> State:
       return initial_state(spec)
 
     state_type = create_state.type_signature.result
 
     @tff.tensorflow.computation(state_type)
-    def without_core_set(state):
+    def without_core_set(state: State) -> collections.OrderedDict[str, Any]:
       core = collections.OrderedDict(
         core_set=tf.zeros([0], tf.int32),
         core_updates=tf.zeros([0, spec.dimension]),
@@ -151,7 +151,9 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
     )
 
     @tff.tensorflow.computation(state_type, gathered_type)
-    def finish_round(state, gathered):
+    def finish_round(
+      state: State, gathered: Mapping[str, tf.Tensor]
+    ) -> tuple[Any, State, Mapping[str, tf.Tensor]]:
       return run_round(
         spec,
         self.beta,
@@ -161,7 +163,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
       )
 
     @tff.federated_computation
-    def init_fn():
+    def init_fn() -> tff.Value:
       return tff.federated_eval(create_state, tff.SERVER)
 
     @tff.federated_computation(
@@ -169,7 +171,9 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
       tff.FederatedType(value_type, tff.CLIENTS),
       tff.FederatedType(weight_type, tff.CLIENTS),
     )
-    def next_fn(state, value, weight):
+    def next_fn(
+      state: tff.Value, value: tff.Value, weight: tff.Value
+    ) -> tff.templates.MeasuredProcessOutput:
       core = tff.federated_map(without_core_set, state)
       gathered, _, _ = gather(core, value, weight, None)
       delta, state, metrics = tff.federated_map(finish_round, (state, gathered))
@@ -189,11 +193,15 @@ def check_beta(name: str, value: Any) -> None:
 def initial_state(spec: reports.ReportSpec) -> State:
   """Returns the state before the first round.
 
-  * the entries of `registry.empty_registry`;
-  * updates: float32 [N, D], h_i.
-  * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
-  * participation: see `probability_estimates.initial_state`; absent if
-    participation probabilities are known.
+  Args:
+    spec: The sizes, and the estimator.
+
+  Returns:
+    * the entries of `registry.empty_registry`;
+    * updates: float32 [N, D], h_i.
+    * smoothed_correction: float32 [D], R; [0] if the estimator keeps none.
+    * participation: see `probability_estimates.initial_state`; absent if
+      participation probabilities are known.
   """
   state = registry.empty_registry(spec.population_size)
   state.update(

@@ -11,3 +11,17 @@ from fedsteer_tff.algorithms.state import CoreSetStatus
 from fedsteer_tff.algorithms.state import core_set_status
 from fedsteer_tff.algorithms.state import estimated_probabilities
 from fedsteer_tff.algorithms.state import state_size_report
+
+__all__ = [
+  'CoreSetStatus',
+  'build_fedavg',
+  'build_fedprox',
+  'build_fedstale',
+  'build_fedsteer',
+  'build_fedvarp',
+  'build_mifa',
+  'build_scaffold',
+  'core_set_status',
+  'estimated_probabilities',
+  'state_size_report',
+]

@@ -32,6 +32,9 @@ def shared_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
   Args:
     arguments: Keyword arguments.
 
+  Returns:
+    The same arguments.
+
   Raises:
     TypeError: If there is another one among them.
   """
@@ -54,7 +57,7 @@ def compose_process(
   model_distributor: Optional[
     tff.learning.templates.DistributionProcess
   ] = None,
-  metrics_aggregator: Optional[Callable] = None,
+  metrics_aggregator: Optional[Callable[..., Any]] = None,
   loop_implementation: Optional[tff.learning.LoopImplementation] = None,
   build_client_work: Callable[
     ..., tff.learning.templates.ClientWorkProcess
@@ -127,7 +130,7 @@ def compose_process(
   )
 
 
-def _build_initial_weights(model_fn):
+def _build_initial_weights(model_fn: ModelFn) -> tff.Computation:
   if isinstance(model_fn, tf.keras.Model):
     raise TypeError(
       'model_fn must be a function that builds a model, found the Keras model '
@@ -137,7 +140,7 @@ def _build_initial_weights(model_fn):
   if callable(model_fn):
 
     @tff.tensorflow.computation
-    def initial_weights():
+    def initial_weights() -> tff.learning.models.ModelWeights:
       model = model_fn()
       if not isinstance(model, tff.learning.models.VariableModel):
         raise TypeError(
@@ -150,7 +153,7 @@ def _build_initial_weights(model_fn):
   elif isinstance(model_fn, tff.learning.models.FunctionalModel):
 
     @tff.tensorflow.computation
-    def initial_weights():
+    def initial_weights() -> tff.learning.models.ModelWeights:
       trainable, non_trainable = model_fn.initial_weights
       return tff.learning.models.ModelWeights(
         tuple(tf.convert_to_tensor(weight) for weight in trainable),

@@ -21,7 +21,7 @@ def build_fedsteer(
   model_distributor: Optional[
     tff.learning.templates.DistributionProcess
   ] = None,
-  metrics_aggregator: Optional[Callable] = None,
+  metrics_aggregator: Optional[Callable[..., Any]] = None,
   loop_implementation: Optional[tff.learning.LoopImplementation] = None,
   **parameters: Any,
 ) -> tff.learning.templates.LearningProcess:

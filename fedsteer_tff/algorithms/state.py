@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Optional
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -23,8 +24,8 @@ class CoreSetStatus:
     round_num: Rounds done; the next round has this number.
   """
 
-  core_set: np.ndarray
-  last_active: np.ndarray
+  core_set: npt.NDArray[np.int32]
+  last_active: npt.NDArray[np.int32]
   round_num: int
 
 
@@ -37,6 +38,9 @@ def core_set_status(
     state: State of a process built by this package.
     clients: Ids to look at instead of the state's own core set, for algorithms
       that have none.
+
+  Returns:
+    A `CoreSetStatus`.
 
   Raises:
     ValueError: If `state` is not such a state, or has no core set and no
@@ -67,8 +71,8 @@ def core_set_status(
 
 
 def estimated_probabilities(
-  state: Any, participation: estimates.Estimator
-) -> np.ndarray:
+  state: Any, participation: estimates.Participation
+) -> npt.NDArray[np.float32]:
   """Returns the participation probabilities as they are estimated by now.
 
   Args:
@@ -86,10 +90,9 @@ def estimated_probabilities(
   estimates.check_participation('participation', participation)
   aggregator = _fedsteer_part(getattr(state, 'aggregator', None))
   kept = set(aggregator.get('participation', {}))
-  wanted = set()
-  if participation != estimates.KNOWN:
-    wanted = set(probability_estimates.initial_state(participation, 1))
-  if not wanted or kept != wanted:
+  if isinstance(participation, str) or kept != set(
+    probability_estimates.initial_state(participation, 1)
+  ):
     raise ValueError(
       'state must have the estimates of participation='
       f'{participation!r}, found those with the parts {sorted(kept)}'
@@ -112,7 +115,7 @@ def state_size_report(
     'aggregator/core_updates', ...), and their sum as 'total'.
   """
   state_type = process.initialize.type_signature.result.member
-  report = collections.OrderedDict()
+  report: collections.OrderedDict[str, int] = collections.OrderedDict()
   for name, part in tff.structure.to_elements(state_type):
     if name == 'aggregator' and isinstance(part, tff.StructType):
       for path, size in _parts(part, name):
@@ -123,7 +126,7 @@ def state_size_report(
   return report
 
 
-def _parts(state_type, prefix) -> Iterator[tuple[str, int]]:
+def _parts(state_type: tff.Type, prefix: str) -> Iterator[tuple[str, int]]:
   for name, part in tff.structure.to_elements(state_type):
     path = f'{prefix}/{name}'
     if name == 'fedsteer':
@@ -132,14 +135,14 @@ def _parts(state_type, prefix) -> Iterator[tuple[str, int]]:
       yield path, _num_bytes(part)
 
 
-def _num_bytes(part):
+def _num_bytes(part: tff.Type) -> int:
   if isinstance(part, tff.TensorType):
     size = tf.as_dtype(part.dtype).size
     return size * tf.TensorShape(part.shape).num_elements()
   return sum(_num_bytes(child) for _, child in tff.structure.to_elements(part))
 
 
-def _fedsteer_part(aggregator):
+def _fedsteer_part(aggregator: Any) -> Mapping[str, Any]:
   if isinstance(aggregator, Mapping) and 'fedsteer' in aggregator:
     aggregator = aggregator['fedsteer']
   if not isinstance(aggregator, Mapping) or 'last_seen' not in aggregator:

@@ -8,3 +8,14 @@ from fedsteer_tff.client_work.identified import build_identified_client_work
 from fedsteer_tff.client_work.proximal import build_proximal_client_work
 from fedsteer_tff.client_work.scaffold import build_scaffold_client_work
 from fedsteer_tff.client_work.scaffold import check_scaffold_learning_rate
+
+__all__ = [
+  'build_client_data',
+  'build_identified_client_work',
+  'build_identity_dataset',
+  'build_proximal_client_work',
+  'build_scaffold_client_work',
+  'check_scaffold_learning_rate',
+  'identity_type',
+  'padding_client_data',
+]

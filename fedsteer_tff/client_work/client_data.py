@@ -40,6 +40,9 @@ def client_data_type(model_fn: Any) -> tff.StructType:
   Args:
     model_fn: A no-argument callable that builds a `VariableModel`, or a
       `FunctionalModel`.
+
+  Returns:
+    The type `<ident, data>` of this module's docstring.
   """
   if callable(model_fn):
     with tf.Graph().as_default():
@@ -64,6 +67,9 @@ def build_identity_dataset(
     weight: Float scalar.
     participation_probability: Float scalar; NaN where nobody knows it, with
       processes that estimate it.
+
+  Returns:
+    A dataset of one element, of `identity_type`.
   """
   element = collections.OrderedDict(
     client_id=tf.cast(client_id, tf.int32),
@@ -91,6 +97,9 @@ def build_client_data(
     participation_probability: p_i in (0, 1], the probability that this client
       is active in this round; 1 where it was made to be. None where nobody
       knows it, with processes that estimate it.
+
+  Returns:
+    `ident`, a dataset of one element, and `data`, the dataset as it was given.
 
   Raises:
     TypeError: If an argument has the wrong type.
@@ -127,6 +136,9 @@ def padding_client_data(element_spec: Any) -> Mapping[str, tf.data.Dataset]:
 
   Args:
     element_spec: The `element_spec` of the other clients' (batched) datasets.
+
+  Returns:
+    What `build_client_data` does, with id -1, weight 0 and no batches.
   """
   specs = tf.nest.flatten(element_spec)
   no_examples = [
@@ -142,7 +154,7 @@ def padding_client_data(element_spec: Any) -> Mapping[str, tf.data.Dataset]:
   return collections.OrderedDict(ident=ident, data=batches)
 
 
-def _check_probability(value, client_id):
+def _check_probability(value: Any, client_id: int) -> None:
   _check_number('participation_probability', value)
   if not 0 < value <= 1:
     raise ValueError(
@@ -151,6 +163,6 @@ def _check_probability(value, client_id):
     )
 
 
-def _check_number(name, value):
+def _check_number(name: str, value: Any) -> None:
   if isinstance(value, bool) or not isinstance(value, numbers.Real):
     raise TypeError(f'{name} must be a number, found {value!r}')

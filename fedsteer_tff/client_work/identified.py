@@ -1,24 +1,23 @@
 """Local training by a client whose update keeps the client's identity."""
 
 import collections
-from typing import Any, Callable, Optional, Union
+from collections.abc import Mapping
+from typing import Any, Callable, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.client_work import client_data
+from fedsteer_tff.client_work import weight_term
 from fedsteer_tff.participation import identity as identity_lib
 
 
 def build_identified_client_work(
-  model_fn: Union[
-    Callable[[], tff.learning.models.VariableModel],
-    tff.learning.models.FunctionalModel,
-  ],
+  model_fn: weight_term.ModelFn,
   optimizer: tff.learning.optimizers.Optimizer,
   *,
   client_weighting: str = identity_lib.KNOWN,
-  metrics_aggregator: Optional[Callable] = None,
+  metrics_aggregator: Optional[Callable[..., Any]] = None,
   loop_implementation: Optional[tff.learning.LoopImplementation] = None,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Wraps TFF's model-delta client work so that it knows who trains.
@@ -57,7 +56,11 @@ def build_identified_client_work(
       f'{client_weighting!r}'
     )
   training = _build_training(
-    model_fn, optimizer, metrics_aggregator, loop_implementation
+    model_fn,
+    optimizer,
+    metrics_aggregator,
+    loop_implementation,
+    client_weighting,
   )
   state_type, weights_type, data_type = training.next.type_signature.parameter
   identified_data_type = tff.to_type(
@@ -66,19 +69,15 @@ def build_identified_client_work(
     )
   )
 
-  @tff.tensorflow.computation(
-    training.next.type_signature.result.result.member, identified_data_type
-  )
-  def identify(client_result, data):
-    identity = read_identity(data)
-    num_batches = data['data'].take(1).reduce(0, lambda count, _: count + 1)
-    examples = tf.cast(client_result.update_weight, tf.float32)
-    # TFF weighs an update by its examples, and by 0 if it is not finite.
-    is_finite = (examples > 0) | tf.equal(num_batches, 0)
+  result_type = training.next.type_signature.result.result.member
+
+  def identified(
+    client_result: tff.learning.templates.ClientResult,
+    identity: Mapping[str, tf.Tensor],
+    weight: tf.Tensor,
+    is_finite: tf.Tensor,
+  ) -> tff.learning.templates.ClientResult:
     is_finite &= tf.math.is_finite(_squared_norm(client_result.update))
-    weight = (
-      identity['weight'] if client_weighting == identity_lib.KNOWN else examples
-    )
     return tff.learning.templates.ClientResult(
       update=collections.OrderedDict(
         update=client_result.update,
@@ -88,22 +87,55 @@ def build_identified_client_work(
       update_weight=tf.where(is_finite, weight, float('nan')),
     )
 
-  @tff.tensorflow.computation(identified_data_type)
-  def examples_only(data):
-    return data['data']
+  # TFF weighs an update that is not finite by 0.
+  if client_weighting == identity_lib.KNOWN:
+
+    @tff.tensorflow.computation(result_type, identified_data_type.ident)
+    def identify(
+      client_result: tff.learning.templates.ClientResult, ident: tf.data.Dataset
+    ) -> tff.learning.templates.ClientResult:
+      identity = read_identity(ident)
+      return identified(
+        client_result,
+        identity,
+        identity['weight'],
+        client_result.update_weight > 0,
+      )
+
+  else:
+
+    @tff.tensorflow.computation(result_type, identified_data_type)
+    def identify(
+      client_result: tff.learning.templates.ClientResult,
+      data: Mapping[str, tf.data.Dataset],
+    ) -> tff.learning.templates.ClientResult:
+      examples = tf.cast(client_result.update_weight, tf.float32)
+      num_batches = data['data'].take(1).reduce(0, lambda count, _: count + 1)
+      return identified(
+        client_result,
+        read_identity(data['ident']),
+        examples,
+        # No examples weigh nothing either.
+        (examples > 0) | tf.equal(num_batches, 0),
+      )
 
   @tff.federated_computation(
     state_type,
     weights_type,
     tff.FederatedType(identified_data_type, tff.CLIENTS),
   )
-  def next_fn(state, weights, data):
-    output = training.next(
-      state, weights, tff.federated_map(examples_only, data)
+  def next_fn(
+    state: tff.Value, weights: tff.Value, data: tff.Value
+  ) -> tff.templates.MeasuredProcessOutput:
+    # Selected as a value of TFF, not by TensorFlow code, which would read a
+    # dataset and write it again.
+    output = training.next(state, weights, data.data)
+    known = client_weighting == identity_lib.KNOWN
+    result = tff.federated_map(
+      identify, (output.result, data.ident if known else data)
     )
-    identified = tff.federated_map(identify, (output.result, data))
     return tff.templates.MeasuredProcessOutput(
-      output.state, identified, output.measurements
+      output.state, result, output.measurements
     )
 
   return tff.learning.templates.ClientWorkProcess(
@@ -114,15 +146,15 @@ def build_identified_client_work(
   )
 
 
-def read_identity(data: Any) -> 'collections.OrderedDict[str, tf.Tensor]':
+def read_identity(ident: Any) -> 'collections.OrderedDict[str, tf.Tensor]':
   """Returns the element of `ident`; TensorFlow code that runs on a client."""
   nobody = tf.nest.map_structure(
-    lambda spec: tf.zeros(spec.shape, spec.dtype), data['ident'].element_spec
+    lambda spec: tf.zeros(spec.shape, spec.dtype), ident.element_spec
   )
-  return data['ident'].reduce(nobody, lambda _, element: element)
+  return ident.reduce(nobody, lambda _, element: element)
 
 
-def _squared_norm(update):
+def _squared_norm(update: Any) -> tf.Tensor:
   return tf.add_n(
     [
       tf.reduce_sum(tf.cast(part, tf.float32) ** 2)
@@ -131,10 +163,20 @@ def _squared_norm(update):
   )
 
 
-def _build_training(model_fn, optimizer, metrics_aggregator, loop):
+def _build_training(
+  model_fn: weight_term.ModelFn,
+  optimizer: tff.learning.optimizers.Optimizer,
+  metrics_aggregator: Optional[Callable[..., Any]],
+  loop: Optional[tff.learning.LoopImplementation],
+  client_weighting: str,
+) -> tff.learning.templates.ClientWorkProcess:
   arguments = dict(
     optimizer=optimizer,
-    client_weighting=tff.learning.ClientWeighting.NUM_EXAMPLES,
+    client_weighting=(
+      tff.learning.ClientWeighting.UNIFORM
+      if client_weighting == identity_lib.KNOWN
+      else tff.learning.ClientWeighting.NUM_EXAMPLES
+    ),
     metrics_aggregator=metrics_aggregator,
     loop_implementation=loop
     or tff.learning.LoopImplementation.DATASET_ITERATOR,

@@ -9,7 +9,7 @@ from the global model; so it is not used here.
 import collections
 import math
 import numbers
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow_federated as tff
 
@@ -25,7 +25,7 @@ def build_proximal_client_work(
   *,
   proximal_strength: float,
   client_weighting: str = identity_lib.KNOWN,
-  metrics_aggregator: Optional[Callable] = None,
+  metrics_aggregator: Optional[Callable[..., Any]] = None,
   loop_implementation: Optional[tff.learning.LoopImplementation] = None,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Builds local training on the loss plus mu / 2 ||w - w_0||^2.

@@ -15,6 +15,7 @@ which is |A| / N times the mean change. All controls are 0 at first.
 """
 
 import collections
+from collections.abc import Mapping, Sequence
 import math
 import numbers
 from typing import Any, Callable, Optional
@@ -35,7 +36,7 @@ def build_scaffold_client_work(
   learning_rate: float,
   population_size: int,
   client_weighting: str = identity_lib.KNOWN,
-  metrics_aggregator: Optional[Callable] = None,
+  metrics_aggregator: Optional[Callable[..., Any]] = None,
   loop_implementation: Optional[tff.learning.LoopImplementation] = None,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Builds local training with control variates that the server keeps.
@@ -83,7 +84,7 @@ def build_scaffold_client_work(
   ]
 
   @tff.tensorflow.computation
-  def no_controls():
+  def no_controls() -> collections.OrderedDict[str, Any]:
     return collections.OrderedDict(
       server_control=tuple(tf.zeros(s.shape, s.dtype) for s in specs),
       client_controls=tuple(
@@ -94,8 +95,12 @@ def build_scaffold_client_work(
   controls_type = no_controls.type_signature.result
 
   @tff.tensorflow.computation(controls_type, data_type)
-  def add_control(controls, data):
-    own = _own_control(controls, identified.read_identity(data)['client_id'])
+  def add_control(
+    controls: Mapping[str, Any], data: Mapping[str, tf.data.Dataset]
+  ) -> collections.OrderedDict[str, Any]:
+    own = _own_control(
+      controls, identified.read_identity(data['ident'])['client_id']
+    )
     slope = tuple(c - c_i for c, c_i in zip(controls['server_control'], own))
     return collections.OrderedDict(
       ident=data['ident'],
@@ -105,7 +110,12 @@ def build_scaffold_client_work(
   @tff.tensorflow.computation(
     controls_type, training_state_type, result_type, data_type
   )
-  def renew(controls, training_state, result, data):
+  def renew(
+    controls: Mapping[str, Any],
+    training_state: Any,
+    result: tff.learning.templates.ClientResult,
+    data: Mapping[str, tf.data.Dataset],
+  ) -> collections.OrderedDict[str, Any]:
     client_id = result.update['client_id']
     own = _own_control(controls, client_id)
     steps = data['data'].reduce(0, lambda count, _: count + 1)
@@ -132,8 +142,8 @@ def build_scaffold_client_work(
   report_type = renew.type_signature.result
 
   @tff.tensorflow.computation
-  def no_reports():
-    def empty(spec):
+  def no_reports() -> collections.OrderedDict[str, Any]:
+    def empty(spec: tf.TensorSpec) -> tf.Tensor:
       # So that its length may change.
       return tf.compat.v1.placeholder_with_default(
         tf.zeros([0, *spec.shape], spec.dtype), [None, *spec.shape]
@@ -147,23 +157,30 @@ def build_scaffold_client_work(
   reports_type = no_reports.type_signature.result
 
   @tff.tensorflow.computation(reports_type, report_type)
-  def accumulate(reports, report):
-    one = tf.nest.map_structure(
-      lambda value: value[tf.newaxis], (report['client_id'], report['control'])
+  def accumulate(
+    reports: Mapping[str, Any], report: Mapping[str, Any]
+  ) -> collections.OrderedDict[str, Any]:
+    client_id, control, counts = tf.nest.map_structure(
+      lambda value: value[tf.newaxis],
+      (report['client_id'], report['control'], report['counts']),
     )
-    return _join(reports, *one, tf.reshape(report['counts'], [1]))
+    return _join(reports, client_id, control, counts)
 
   @tff.tensorflow.computation(reports_type, reports_type)
-  def merge(first, second):
+  def merge(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+  ) -> collections.OrderedDict[str, Any]:
     everyone = tf.ones_like(second['client_id'], tf.bool)
     return _join(first, second['client_id'], second['control'], everyone)
 
   @tff.tensorflow.computation(reports_type)
-  def unchanged(reports):
+  def unchanged(reports: Mapping[str, Any]) -> Mapping[str, Any]:
     return reports
 
   @tff.tensorflow.computation(controls_type, reports_type)
-  def store(controls, reports):
+  def store(
+    controls: Mapping[str, Any], reports: Mapping[str, Any]
+  ) -> collections.OrderedDict[str, Any]:
     ids = reports['client_id'][:, tf.newaxis]
     server_control, client_controls = [], []
     for table, rows in zip(controls['client_controls'], reports['control']):
@@ -178,7 +195,7 @@ def build_scaffold_client_work(
     )
 
   @tff.federated_computation
-  def init_fn():
+  def init_fn() -> tff.Value:
     return tff.federated_zip(
       collections.OrderedDict(
         controls=tff.federated_eval(no_controls, tff.SERVER),
@@ -191,7 +208,9 @@ def build_scaffold_client_work(
     weights_type,
     tff.FederatedType(data_type, tff.CLIENTS),
   )
-  def next_fn(state, weights, data):
+  def next_fn(
+    state: tff.Value, weights: tff.Value, data: tff.Value
+  ) -> tff.templates.MeasuredProcessOutput:
     controls = tff.federated_broadcast(state.controls)
     output = training.next(
       state.training,
@@ -226,13 +245,15 @@ def build_scaffold_client_work(
   state_type = init_fn.type_signature.result.member
 
   @tff.tensorflow.computation(state_type)
-  def get_hparams_fn(state):
+  def get_hparams_fn(state: Mapping[str, Any]) -> Any:
     return training.get_hparams(state['training'])
 
   hparams_type = get_hparams_fn.type_signature.result
 
   @tff.tensorflow.computation(state_type, hparams_type)
-  def set_hparams_fn(state, hparams):
+  def set_hparams_fn(
+    state: Mapping[str, Any], hparams: Any
+  ) -> collections.OrderedDict[str, Any]:
     return collections.OrderedDict(
       controls=state['controls'],
       training=training.set_hparams(state['training'], hparams),
@@ -254,7 +275,9 @@ def check_scaffold_learning_rate(name: str, value: Any) -> None:
     raise ValueError(f'{name} must be finite and > 0, found {value!r}')
 
 
-def _own_control(controls, client_id):
+def _own_control(
+  controls: Mapping[str, Any], client_id: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
   """Returns the client's control; that of anybody if it is padding."""
   tables = controls['client_controls']
   # An unknown id is the aggregator's to complain about.
@@ -262,7 +285,12 @@ def _own_control(controls, client_id):
   return tuple(table[place] for table in tables)
 
 
-def _join(reports, client_ids, rows, counts):
+def _join(
+  reports: Mapping[str, Any],
+  client_ids: tf.Tensor,
+  rows: Sequence[tf.Tensor],
+  counts: tf.Tensor,
+) -> collections.OrderedDict[str, Any]:
   """Appends what counts and is of clients that are not there yet."""
   there = tf.reduce_any(
     tf.equal(client_ids[:, tf.newaxis], reports['client_id'][tf.newaxis]),

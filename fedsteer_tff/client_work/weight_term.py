@@ -8,7 +8,8 @@ which stay as they are. Metrics are those of the model without the term.
 """
 
 import collections
-from typing import Any, Callable, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -46,9 +47,12 @@ def add_slope(
     model_fn: The model without the term.
     dataset: Batches for it.
     slope: c, one tensor for each trainable weight, in their order.
+
+  Returns:
+    A dataset of as many batches, for the model that `with_term` returns.
   """
 
-  def join(*batch):
+  def join(*batch: Any) -> Any:
     # `map` takes tuples apart, those of one part too.
     batch = tf.nest.pack_sequence_as(
       dataset.element_spec, tf.nest.flatten(batch)
@@ -61,7 +65,9 @@ def add_slope(
   return dataset.map(join)
 
 
-def _term(slope, curvature, weights, dtype):
+def _term(
+  slope: Any, curvature: float, weights: Any, dtype: tf.DType
+) -> tf.Tensor:
   parts = []
   for c, w in zip(tf.nest.flatten(slope), tf.nest.flatten(weights)):
     w = tf.convert_to_tensor(w)
@@ -70,7 +76,7 @@ def _term(slope, curvature, weights, dtype):
   return tf.add_n(parts)
 
 
-def _parts(batch):
+def _parts(batch: Any) -> tuple[Any, Any]:
   """Returns x and y of a functional model's batch."""
   if isinstance(batch, collections.abc.Mapping):
     return batch['x'], batch['y']
@@ -87,19 +93,19 @@ class _ModelWithTerm(tff.learning.models.VariableModel):
     self._curvature = curvature
 
   @property
-  def trainable_variables(self):
+  def trainable_variables(self) -> Sequence[tf.Variable]:
     return self._model.trainable_variables
 
   @property
-  def non_trainable_variables(self):
+  def non_trainable_variables(self) -> Sequence[tf.Variable]:
     return self._model.non_trainable_variables
 
   @property
-  def local_variables(self):
+  def local_variables(self) -> Sequence[tf.Variable]:
     return self._model.local_variables
 
   @property
-  def input_spec(self):
+  def input_spec(self) -> collections.OrderedDict[str, Any]:
     slope = tuple(
       tf.TensorSpec(v.shape, v.dtype) for v in self._model.trainable_variables
     )
@@ -107,7 +113,9 @@ class _ModelWithTerm(tff.learning.models.VariableModel):
       [(_BATCH, self._model.input_spec), (_SLOPE, slope)]
     )
 
-  def forward_pass(self, batch_input: Any, training: bool = True):
+  def forward_pass(
+    self, batch_input: Any, training: bool = True
+  ) -> tff.learning.models.BatchOutput:
     output = self._model.forward_pass(batch_input[_BATCH], training)
     return output._replace(
       loss=output.loss
@@ -119,20 +127,26 @@ class _ModelWithTerm(tff.learning.models.VariableModel):
       )
     )
 
-  def predict_on_batch(self, x: Any, training: bool = True):
+  def predict_on_batch(self, x: Any, training: bool = True) -> Any:
     return self._model.predict_on_batch(x, training)
 
-  def report_local_unfinalized_metrics(self):
+  def report_local_unfinalized_metrics(
+    self,
+  ) -> collections.OrderedDict[str, Any]:
     return self._model.report_local_unfinalized_metrics()
 
-  def metric_finalizers(self):
+  def metric_finalizers(
+    self,
+  ) -> collections.OrderedDict[str, Callable[[Any], Any]]:
     return self._model.metric_finalizers()
 
-  def reset_metrics(self):
+  def reset_metrics(self) -> None:
     self._model.reset_metrics()
 
 
-def _functional(model, curvature):
+def _functional(
+  model: tff.learning.models.FunctionalModel, curvature: float
+) -> tff.learning.models.FunctionalModel:
   """A `FunctionalModel` with the term; its output is (output, term)."""
   x_spec, y_spec = _parts(model.input_spec)
   slope_spec = tuple(
@@ -140,18 +154,25 @@ def _functional(model, curvature):
   )
 
   @tf.function
-  def predict_on_batch(model_weights, x, training):
+  def predict_on_batch(model_weights: Any, x: Any, training: bool) -> Any:
     x, slope = x
     output = model.predict_on_batch(model_weights, x, training)
     return output, _term(slope, curvature, model_weights[0], tf.float32)
 
-  def loss(output, label, sample_weight=None):
+  def loss(
+    output: Any, label: Any, sample_weight: Optional[Any] = None
+  ) -> tf.Tensor:
     output, term = output
     own = model.loss(output, label, sample_weight)
     return own + tf.cast(term, own.dtype)
 
   @tf.function
-  def update_metrics_state(state, labels, batch_output, sample_weight=None):
+  def update_metrics_state(
+    state: Any,
+    labels: Any,
+    batch_output: tff.learning.models.BatchOutput,
+    sample_weight: Optional[Any] = None,
+  ) -> Any:
     output, term = batch_output.predictions
     own = batch_output._replace(
       loss=batch_output.loss - tf.cast(term, batch_output.loss.dtype),

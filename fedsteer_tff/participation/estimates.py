@@ -46,7 +46,7 @@ class RunningFrequency:
   floor: float = 0.001
   population: str = FIXED
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _check_common(self)
     _check_positive('prior_rounds', self.prior_rounds)
     _check_fraction('floor', self.floor)
@@ -82,7 +82,7 @@ class WindowedFrequency:
   floor: float = 0.001
   population: str = FIXED
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _check_common(self)
     _check_number('window', self.window)
     if not math.isfinite(self.window) or self.window <= 1:
@@ -106,10 +106,12 @@ class IntervalEstimate:
   """One over the mean number of rounds from one participation to the next.
 
   The weights of FedAU (Wang and Ji, "A lightweight method for tackling unknown
-  participation statistics in federated averaging", ICLR 2024): 1 / p_i is the
-  mean of the client's intervals so far, of which one of more than `cutoff`
-  rounds counts as several of that length and a rest. So 1 / p_i is at most
-  `cutoff`, and too low for clients that take part more rarely than that.
+  participation statistics in federated averaging", ICLR 2024, arXiv
+  2306.03401): 1 / p_i is the mean of the client's intervals so far, of which
+  one of more than `cutoff` rounds counts as several of that length and a rest.
+  So 1 / p_i is at most `cutoff`, and its mean is in the end too low by the
+  factor 1 - (1 - p_i)^cutoff, which matters for clients that take part more
+  rarely than twice in so many rounds.
 
   Attributes:
     prior_probability: In (0, 1], the estimate until the first interval is over;
@@ -122,7 +124,7 @@ class IntervalEstimate:
   cutoff: int = 50
   population: str = FIXED
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _check_common(self)
     if isinstance(self.cutoff, bool) or not isinstance(
       self.cutoff, numbers.Integral
@@ -132,7 +134,8 @@ class IntervalEstimate:
       raise ValueError(f'cutoff must be >= 1, found {self.cutoff!r}')
 
 
-Estimator = Union[RunningFrequency, WindowedFrequency, IntervalEstimate]
+Frequency = Union[RunningFrequency, WindowedFrequency]
+Estimator = Union[Frequency, IntervalEstimate]
 Participation = Union[str, Estimator]
 _ESTIMATORS = (RunningFrequency, WindowedFrequency, IntervalEstimate)
 
@@ -157,7 +160,7 @@ def check_participation(name: str, value: Any) -> None:
     raise TypeError(message)
 
 
-def _check_common(estimator):
+def _check_common(estimator: 'Estimator') -> None:
   _check_fraction('prior_probability', estimator.prior_probability)
   if estimator.population not in POPULATIONS:
     listed = ', '.join(repr(choice) for choice in POPULATIONS)
@@ -166,18 +169,18 @@ def _check_common(estimator):
     )
 
 
-def _check_fraction(name, value):
+def _check_fraction(name: str, value: Any) -> None:
   _check_number(name, value)
   if not 0 < value <= 1:
     raise ValueError(f'{name} must be in (0, 1], found {value!r}')
 
 
-def _check_positive(name, value):
+def _check_positive(name: str, value: Any) -> None:
   _check_number(name, value)
   if not math.isfinite(value) or value <= 0:
     raise ValueError(f'{name} must be finite and > 0, found {value!r}')
 
 
-def _check_number(name, value):
+def _check_number(name: str, value: Any) -> None:
   if isinstance(value, bool) or not isinstance(value, numbers.Real):
     raise TypeError(f'{name} must be a number, found {value!r}')

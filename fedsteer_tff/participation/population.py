@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 def check_probabilities(
   values: npt.ArrayLike, name: str = 'participation_probabilities'
-) -> np.ndarray:
+) -> npt.NDArray[np.float64]:
   """Checks and copies a vector of participation probabilities.
 
   Args:
@@ -34,7 +34,9 @@ def check_probabilities(
   return array
 
 
-def _numeric_vector(values, name: str) -> np.ndarray:
+def _numeric_vector(
+  values: npt.ArrayLike, name: str
+) -> npt.NDArray[np.float64]:
   try:
     array = np.array(values, dtype=np.float64)
   except (TypeError, ValueError) as error:
@@ -64,10 +66,10 @@ class Population:
       differ.
   """
 
-  weights: np.ndarray
-  participation_probabilities: np.ndarray
+  weights: npt.NDArray[np.float64]
+  participation_probabilities: npt.NDArray[np.float64]
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     weights = _numeric_vector(self.weights, 'weights')
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if bad.size:

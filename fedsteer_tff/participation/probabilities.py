@@ -2,8 +2,10 @@
 
 import math
 import numbers
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 # Products such as 0.29 * 100 fall just short of the integer that is meant.
 _ROUNDING = 1e-9
@@ -11,7 +13,7 @@ _ROUNDING = 1e-9
 
 def two_group_probabilities(
   num_clients: int, rate: float = 0.1, skew: float = 5.0
-) -> np.ndarray:
+) -> npt.NDArray[np.float64]:
   """Half of the clients take part `1 + skew` times as often as the rest.
 
   The experimental setting of FedSteer (arXiv 2606.10124): clients
@@ -55,7 +57,9 @@ def two_group_probabilities(
   return probabilities
 
 
-def uniform_probabilities(num_clients: int, rate: float) -> np.ndarray:
+def uniform_probabilities(
+  num_clients: int, rate: float
+) -> npt.NDArray[np.float64]:
   """Every client takes part with the same probability.
 
   Args:
@@ -74,7 +78,7 @@ def uniform_probabilities(num_clients: int, rate: float) -> np.ndarray:
   return np.full(num_clients, rate, dtype=np.float64)
 
 
-def _check_num_clients(num_clients) -> None:
+def _check_num_clients(num_clients: Any) -> None:
   if isinstance(num_clients, bool) or not isinstance(
     num_clients, numbers.Integral
   ):
@@ -83,7 +87,7 @@ def _check_num_clients(num_clients) -> None:
     raise ValueError(f'num_clients must be >= 1, found {num_clients!r}')
 
 
-def _check_rate(rate) -> None:
+def _check_rate(rate: Any) -> None:
   if isinstance(rate, bool) or not isinstance(rate, numbers.Real):
     raise TypeError(f'rate must be a number, found {rate!r}')
   if not 0 < rate <= 1:

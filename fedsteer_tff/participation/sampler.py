@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import numbers
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,8 @@ class Cohort:
       of them was active: 1 for a client that was forced to be.
   """
 
-  client_ids: np.ndarray
-  participation_probabilities: np.ndarray
+  client_ids: npt.NDArray[np.int32]
+  participation_probabilities: npt.NDArray[np.float64]
 
   @property
   def num_clients(self) -> int:
@@ -32,7 +33,9 @@ class Cohort:
     return len(self.client_ids)
 
 
-def draw(probabilities: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+def draw(
+  probabilities: npt.ArrayLike, uniforms: npt.ArrayLike
+) -> npt.NDArray[np.bool_]:
   """Decides who is active: client i is, if u_i >= 1 - p_i.
 
   Args:
@@ -76,7 +79,7 @@ class BernoulliSampler:
     return len(self._probabilities)
 
   @property
-  def probabilities(self) -> np.ndarray:
+  def probabilities(self) -> npt.NDArray[np.float64]:
     """Float64 [N], read-only."""
     return self._probabilities
 
@@ -112,7 +115,9 @@ class BernoulliSampler:
     client_ids = np.flatnonzero(active).astype(np.int32)
     return Cohort(client_ids, probabilities[client_ids])
 
-  def _check_forced(self, forced_clients) -> np.ndarray:
+  def _check_forced(
+    self, forced_clients: Sequence[int]
+  ) -> npt.NDArray[np.integer[Any]]:
     forced = np.asarray(forced_clients)
     if not forced.size:
       return np.zeros([0], np.int64)
@@ -141,7 +146,7 @@ def overdue_core_clients(
   last_active: npt.ArrayLike,
   round_num: int,
   every: int,
-) -> np.ndarray:
+) -> npt.NDArray[np.int32]:
   """Core clients that must take part, to do so once in `every` rounds.
 
   To make them active keeps their cached updates fresh ("enforce" in FedSteer,
@@ -185,7 +190,7 @@ def overdue_core_clients(
   return np.sort(core_set[filled & overdue]).astype(np.int32)
 
 
-def _check_count(value, name: str) -> int:
+def _check_count(value: Any, name: str) -> int:
   if isinstance(value, bool) or not isinstance(value, numbers.Integral):
     raise TypeError(f'{name} must be an integer, found {value!r}')
   if value < 0:
@@ -193,7 +198,9 @@ def _check_count(value, name: str) -> int:
   return int(value)
 
 
-def _integer_vector(values, name: str) -> np.ndarray:
+def _integer_vector(
+  values: npt.ArrayLike, name: str
+) -> npt.NDArray[np.integer[Any]]:
   array = np.asarray(values)
   if not array.size:
     return np.zeros([0], np.int64)

@@ -25,6 +25,7 @@ from fedsteer_tff.programs.releases import EvaluationLoop
 from fedsteer_tff.programs.releases import Releases
 from fedsteer_tff.programs.remote_runtime import RemoteRuntime
 from fedsteer_tff.programs.remote_runtime import RemoteRuntimeError
+from fedsteer_tff.programs.resident_state import ResidentProcess
 from fedsteer_tff.programs.run_directory import RunDirectory
 from fedsteer_tff.programs.run_directory import RunDirectoryError
 from fedsteer_tff.programs.run_directory import RunStatus
@@ -52,6 +53,7 @@ __all__ = [
   'Releases',
   'RemoteRuntime',
   'RemoteRuntimeError',
+  'ResidentProcess',
   'RoundResult',
   'RunDirectory',
   'RunDirectoryError',

@@ -16,7 +16,7 @@ from fedsteer_tff.programs import training_loop
 def round_row(
   result: training_loop.RoundResult,
   evaluation_names: Iterable[str] = ('loss', 'accuracy'),
-) -> OrderedDict:
+) -> OrderedDict[str, Any]:
   """Returns a round as one flat row.
 
   Args:
@@ -29,8 +29,8 @@ def round_row(
     'cohort' (the ids, separated by blanks) and 'seconds'. All but the last are
     determined by the run's configuration.
   """
-  row = OrderedDict(round=result.round_num)
-  evaluation = result.evaluation or {}
+  row: OrderedDict[str, Any] = OrderedDict(round=result.round_num)
+  evaluation: Mapping[str, float] = result.evaluation or {}
   tests = {f'test_{n}': evaluation.get(n) for n in evaluation_names}
   names = list(result.metrics)
   for name in ('loss', 'accuracy'):
@@ -113,7 +113,7 @@ class TensorBoard(training_loop.Callback):
     self._log_dir = os.fspath(log_dir)
     self._flush_every = flush_every
     self._train_names = frozenset(train_names)
-    self._writer = None
+    self._writer: Any = None
 
   def on_start(self, round_num: int, num_rounds: int) -> None:
     """Opens a new event file."""

@@ -67,7 +67,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     self._warn = warn
     self._releases = releases
     # Made where it is used: before Python 3.10 it belongs to an event loop.
-    self._writing = None
+    self._writing: Optional[asyncio.Lock] = None
     files.remove_unfinished(self._directory, _PREFIX)
 
   async def save(self, program_state: Any, version: int) -> None:
@@ -80,7 +80,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     Raises:
       CheckpointError: If it cannot be written, for instance since the disk is
         full. The states before are as they were.
-      tff.program.ProgramStateExistsError: If this version is there.
+      ProgramStateExistsError: That of `tff.program`, if this version is there.
     """
     if self._writing is None:
       self._writing = asyncio.Lock()
@@ -102,9 +102,12 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       version: How many rounds it has seen.
       structure: A state of the same program.
 
+    Returns:
+      The state, in that structure.
+
     Raises:
       CheckpointError: If it is damaged or belongs to another program.
-      tff.program.ProgramStateNotFoundError: If it is not there.
+      ProgramStateNotFoundError: That of `tff.program`, if it is not there.
     """
     try:
       self._check_digest(version)
@@ -166,6 +169,9 @@ class CheckpointManager(tff.program.FileProgramStateManager):
 
     Args:
       process: A learning process, to be called in a program's context.
+
+    Returns:
+      A process of the same types.
     """
     return _PacedProcess(process, self)
 
@@ -198,10 +204,16 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     return digest.hexdigest()
 
   def _check_digest(self, version: int) -> None:
-    """Raises `ValueError` if a state has another digest than when written.
+    """Checks that a state has the digest that it was written with.
 
     A state without a digest is from an earlier release, or its process ended
     just after it was complete.
+
+    Args:
+      version: How many rounds the state has seen.
+
+    Raises:
+      ValueError: If the digest is another.
     """
     path = self._path(version, _DIGEST)
     if not os.path.isfile(path):
@@ -326,14 +338,19 @@ class _PacedNext:
   def type_signature(self) -> tff.FunctionType:
     return self._next_fn.type_signature
 
-  def __call__(self, *arguments) -> '_PacedResult':
+  def __call__(self, *arguments: Any) -> '_PacedResult':
     return _PacedResult(self._next_fn, self._manager, arguments)
 
 
 class _PacedResult(tff.program.MaterializableValueReference):
   """The result of a call that begins when the checkpoints are written."""
 
-  def __init__(self, next_fn, manager, arguments):
+  def __init__(
+    self,
+    next_fn: tff.Computation,
+    manager: CheckpointManager,
+    arguments: Sequence[Any],
+  ):
     self._next_fn = next_fn
     self._manager = manager
     self._arguments = arguments

@@ -19,6 +19,7 @@ import json
 from typing import Optional
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -38,7 +39,8 @@ class BernoulliDataSourceIterator(tff.program.FederatedDataSourceIterator):
   """Yields the cohorts of a sampler, one after the other.
 
   Compares equal to an iterator that will yield the same cohorts: one with the
-  same seed, probabilities and number of draws made.
+  same seed, probabilities and number of draws made. As that number changes, an
+  iterator has no hash.
   """
 
   def __init__(
@@ -113,6 +115,9 @@ class BernoulliDataSourceIterator(tff.program.FederatedDataSourceIterator):
     Args:
       buffer: What `to_bytes` returned.
 
+    Returns:
+      An iterator that equals that one.
+
     Raises:
       ValueError: If it is something else.
     """
@@ -135,9 +140,6 @@ class BernoulliDataSourceIterator(tff.program.FederatedDataSourceIterator):
       self._sampler, other._sampler
     )
 
-  # Equality changes with every draw.
-  __hash__ = None
-
 
 class BernoulliDataSource(tff.program.FederatedDataSource):
   """Yields ids of clients, each taking part independently of all others.
@@ -148,7 +150,7 @@ class BernoulliDataSource(tff.program.FederatedDataSource):
   its id stands for: see `build_client_data_computation`.
   """
 
-  def __init__(self, probabilities, seed: int):
+  def __init__(self, probabilities: npt.ArrayLike, seed: int):
     """Initializes the source.
 
     Args:
@@ -207,11 +209,13 @@ def build_client_data_computation(
     [0, N) keep their number, and no data, for the server to refuse.
   """
   # Copies: what is traced must not change with the caller's arrays.
-  weights = np.float32(population.weights)
-  probabilities = np.float32(population.participation_probabilities)
+  weights = population.weights.astype(np.float32)
+  probabilities = population.participation_probabilities.astype(np.float32)
 
   @tff.tensorflow.computation(np.int32)
-  def client_data(client_id):
+  def client_data(
+    client_id: tf.Tensor,
+  ) -> collections.OrderedDict[str, tf.data.Dataset]:
     known = (client_id >= 0) & (client_id < len(weights))
     index = tf.where(known, client_id, 0)
     everything, nothing = tf.constant(-1, tf.int64), tf.constant(0, tf.int64)
@@ -262,7 +266,7 @@ def compose_with_client_ids(
   )
 
   @tff.federated_computation(state_type, ids_type)
-  def next_fn(state, client_ids):
+  def next_fn(state: tff.Value, client_ids: tff.Value) -> tff.Value:
     return process.next(
       state, tff.federated_map(client_data_computation, client_ids)
     )

@@ -13,6 +13,9 @@ def check_multiple(value: Any, name: str = 'multiple') -> int:
     value: The number.
     name: The argument's name, for the error message.
 
+  Returns:
+    The number.
+
   Raises:
     ValueError: If it is not an integer >= 1.
   """
@@ -28,6 +31,9 @@ def num_padding(num_clients: int, multiple: int) -> int:
     num_clients: The cohort's size, which may be 0.
     multiple: Cohorts are filled up to the next multiple of this, an empty one
       to this itself.
+
+  Returns:
+    How many are missing; 0 to `multiple`.
   """
   return -num_clients % multiple if num_clients else multiple
 

@@ -7,7 +7,9 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-EvaluateFn = Callable[[tff.learning.models.ModelWeights], OrderedDict]
+EvaluateFn = Callable[
+  [tff.learning.models.ModelWeights], OrderedDict[str, float]
+]
 
 # Metrics that count the test set instead of judging the model.
 _COUNTS = ('num_examples', 'num_batches')
@@ -47,10 +49,12 @@ def build_evaluation(
   }
 
   @tf.function(input_signature=[test_dataset.element_spec])
-  def forward(batch):
+  def forward(batch: Any) -> None:
     model.forward_pass(batch, training=False)
 
-  def evaluate(weights: tff.learning.models.ModelWeights) -> OrderedDict:
+  def evaluate(
+    weights: tff.learning.models.ModelWeights,
+  ) -> OrderedDict[str, float]:
     weights.assign_weights_to(model)
     model.reset_metrics()
     for batch in batches:

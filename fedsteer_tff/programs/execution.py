@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
+import grpc
 import tensorflow_federated as tff
 
 _MAX_MESSAGE_BYTES = 2 * 1000 * 1000 * 1000
@@ -14,6 +15,51 @@ CHANNEL_OPTIONS = (
 )
 
 
+class Stub(tff.framework.RemoteExecutorGrpcStub):
+  """A connection to a runtime that may end before what it holds is let go."""
+
+  def dispose(self, request: Any) -> None:
+    """Frees values; they are gone with a runtime that does not answer."""
+    try:
+      super().dispose(request)
+    except grpc.RpcError:
+      pass
+
+
+def open_secure_sums(
+  computation: Any, *, simulate: bool, error: Callable[[str], Exception]
+) -> Any:
+  """Returns a computation without secure sums, which TFF's runtimes lack.
+
+  Args:
+    computation: Any `tff.Computation`.
+    simulate: Whether to compute its secure sums in the open: the same result,
+      with nothing hidden.
+    error: Makes the error to raise from its message.
+
+  Returns:
+    A computation of the same type; `computation` itself unless `simulate`.
+
+  Raises:
+    Exception: What `error` makes, if there are secure sums and `simulate` is
+      false.
+  """
+  if simulate:
+    return tff.framework.ConcreteComputation.with_type(
+      tff.backends.test.replace_secure_intrinsics_with_bodies(computation),
+      # The replacing forgets Python's containers.
+      computation.type_signature,
+    )
+  # Operations are in there by their names.
+  proto = tff.framework.serialize_computation(computation)
+  if b'federated_secure_' in proto.SerializeToString():
+    raise error(
+      'a computation with secure sums must be run with'
+      ' simulate_secure_sums=True, found False'
+    )
+  return computation
+
+
 def build_executor(
   stub: tff.framework.RemoteExecutorStub,
   cardinalities: Mapping[tff.framework.PlacementLiteral, int],
@@ -23,8 +69,12 @@ def build_executor(
   Args:
     stub: The connection.
     cardinalities: How many clients there are; none if it is not said.
+
+  Returns:
+    An executor for that many.
   """
-  executor = tff.framework.RemoteExecutor(stub)
+  # What is not needed any more is freed at once: it may be a whole state.
+  executor = tff.framework.RemoteExecutor(stub, dispose_batch_size=1)
   executor.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
   return executor
 
@@ -44,6 +94,9 @@ def build_context(
       TFF's compiler for its own runtime if None.
     context_class: `tff.framework.SyncExecutionContext` or its asynchronous
       sister.
+
+  Returns:
+    An instance of `context_class`, not yet installed.
   """
   return context_class(
     executor_fn=tff.framework.ResourceManagingExecutorFactory(create_executor),

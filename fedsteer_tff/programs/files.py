@@ -8,7 +8,7 @@ import re
 import shutil
 from typing import Any, Union
 
-PathLike = Union[str, os.PathLike]
+PathLike = Union[str, os.PathLike[str]]
 
 # No room on the disk, none in the user's share of it, none for the file.
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -49,6 +49,9 @@ def read_json(path: PathLike) -> dict[str, Any]:
 
   Args:
     path: The file to read.
+
+  Returns:
+    The object's members by name.
 
   Raises:
     ValueError: If the file does not hold a JSON object.
@@ -95,6 +98,9 @@ def is_full_disk(error: BaseException) -> bool:
   Args:
     error: Python's `OSError`, or the error of a library that quotes the system
       as TensorFlow does.
+
+  Returns:
+    True for a full disk, an exhausted quota, and a file that grew too large.
   """
   if isinstance(error, OSError):
     return error.errno in _FULL_DISK

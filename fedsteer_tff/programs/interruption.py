@@ -3,7 +3,7 @@
 import signal
 import threading
 from types import FrameType
-from typing import Optional
+from typing import Any, Optional
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -25,10 +25,10 @@ class Interruption:
   installed and nothing is ever requested.
   """
 
-  def __init__(self):
+  def __init__(self) -> None:
     """Installs nothing; entering the context does."""
-    self._signal = None
-    self._previous = {}
+    self._signal: Optional[int] = None
+    self._previous: dict[int, Any] = {}
 
   @property
   def requested(self) -> bool:
@@ -51,7 +51,7 @@ class Interruption:
         self._previous[number] = signal.signal(number, self._handle)
     return self
 
-  def __exit__(self, *unused_exception_info) -> None:
+  def __exit__(self, *unused_exception_info: object) -> None:
     for number, handler in self._previous.items():
       signal.signal(number, handler)
     self._previous = {}

@@ -9,7 +9,7 @@ otherwise fragment its heap), and ending with its parent however that ends.
 """
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import contextlib
 import os
 import socket
@@ -90,7 +90,7 @@ class LocalRuntime:
       )
       log_path = self._temporary_log.name
     self._log_path = os.fspath(log_path)
-    self._process = None
+    self._process: Optional[subprocess.Popen[bytes]] = None
     atexit.register(self.stop)
     try:
       self._start()
@@ -101,7 +101,12 @@ class LocalRuntime:
   @property
   def pid(self) -> int:
     """The child's process id."""
-    return self._process.pid
+    return self._child.pid
+
+  @property
+  def _child(self) -> 'subprocess.Popen[bytes]':
+    assert self._process is not None, 'it is started by __init__'
+    return self._process
 
   @property
   def child_pids(self) -> tuple[int, ...]:
@@ -111,7 +116,7 @@ class LocalRuntime:
   @contextlib.contextmanager
   def activate(self) -> Iterator['LocalRuntime']:
     """Runs TFF computations here inside the block; stops at its end."""
-    context = execution.build_context(self._create_executor, self._compile)
+    context = execution.build_context(self.create_executor, self.compile)
     with self._installed(context):
       yield self
 
@@ -122,8 +127,8 @@ class LocalRuntime:
     A computation returns references there: see `tff.program.materialize_value`.
     """
     context = execution.build_context(
-      self._create_executor,
-      self._compile,
+      self.create_executor,
+      self.compile,
       tff.framework.AsyncExecutionContext,
     )
     with self._installed(tff.program.NativeFederatedContext(context)):
@@ -183,12 +188,12 @@ class LocalRuntime:
         start_new_session=True,
         env={'MALLOC_ARENA_MAX': '1', **os.environ},
       )
-    self._stub = tff.framework.RemoteExecutorGrpcStub(
+    self._stub = execution.Stub(
       grpc.insecure_channel(f'localhost:{port}', execution.CHANNEL_OPTIONS)
     )
     deadline = time.monotonic() + _START_SECONDS
     while not self._stub.is_ready:
-      self._check_alive()
+      self.check_alive()
       if time.monotonic() > deadline:
         raise LocalRuntimeError(
           f'the TFF runtime must answer within {_START_SECONDS:.0f} s,'
@@ -196,37 +201,51 @@ class LocalRuntime:
         )
       time.sleep(0.05)
 
-  def _check_alive(self) -> None:
+  def check_alive(self) -> None:
     """Raises `LocalRuntimeError` if the child has ended."""
-    code = self._process.poll()
+    code = self._child.poll()
     if code is not None:
       raise LocalRuntimeError(
         'the TFF runtime must stay alive, found that its process'
-        f' {self._process.pid} ended with code {code}; its output:'
+        f' {self._child.pid} ended with code {code}; its output:'
         f' {self._log_path}'
       )
 
-  def _compile(self, computation):
-    """Compiles for the runtime, which has no secure sums."""
-    if self._simulate_secure_sums:
-      computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
-        computation
-      )
-    elif _has_secure_sums(computation):
-      raise LocalRuntimeError(
-        'a computation with secure sums must be run with'
-        ' simulate_secure_sums=True, found False'
-      )
-    return tff.backends.native.desugar_and_transform_to_native(computation)
+  def compile(self, computation: tff.Computation) -> tff.Computation:
+    """Compiles a computation.
 
-  def _create_executor(self, cardinalities) -> tff.framework.RemoteExecutor:
+    Args:
+      computation: The computation.
+
+    Returns:
+      It, in the form that the runtime takes.
+
+    Raises:
+      LocalRuntimeError: If there are secure sums, which it does not have.
+    """
+    return tff.backends.native.desugar_and_transform_to_native(
+      execution.open_secure_sums(
+        computation,
+        simulate=self._simulate_secure_sums,
+        error=LocalRuntimeError,
+      )
+    )
+
+  def create_executor(
+    self, cardinalities: Mapping[tff.framework.PlacementLiteral, int]
+  ) -> tff.framework.RemoteExecutor:
+    """Makes an executor in the child.
+
+    Args:
+      cardinalities: How many clients there are.
+
+    Returns:
+      The executor.
+
+    Raises:
+      LocalRuntimeError: If the child has ended.
+    """
     # TFF repeats a call whose connection broke, through a new executor: with
     # the child gone it would do so for ever.
-    self._check_alive()
+    self.check_alive()
     return execution.build_executor(self._stub, cardinalities)
-
-
-def _has_secure_sums(computation: tff.Computation) -> bool:
-  # Operations are in there by their names.
-  proto = tff.framework.serialize_computation(computation)
-  return b'federated_secure_' in proto.SerializeToString()

@@ -41,7 +41,7 @@ class MetricsTable:
       path: The CSV file; need not exist.
     """
     self._path = os.fspath(path)
-    self._columns = None
+    self._columns: Optional[list[str]] = None
 
   def rows(self) -> list[dict[str, str]]:
     """Returns the complete rows, oldest first; none if there is no file."""

@@ -29,9 +29,9 @@ class Releases:
   ```
   """
 
-  def __init__(self):
+  def __init__(self) -> None:
     """Nothing is being released."""
-    self._begun = set()
+    self._begun: set[asyncio.Future[None]] = set()
 
   def track(
     self, manager: tff.program.ReleaseManager
@@ -52,7 +52,9 @@ class Releases:
 class _Tracked(tff.program.ReleaseManager):
   """Notes its releases in a set, and removes those that succeed."""
 
-  def __init__(self, manager: tff.program.ReleaseManager, begun: set):
+  def __init__(
+    self, manager: tff.program.ReleaseManager, begun: set[asyncio.Future[None]]
+  ):
     self._manager = manager
     self._begun = begun
 

@@ -74,6 +74,7 @@ class RemoteRuntime:
     *,
     timeout_seconds: float = 20.0,
     credentials: Optional[grpc.ChannelCredentials] = None,
+    simulate_secure_sums: bool = False,
   ):
     """Connects to the workers and lets each run a small computation.
 
@@ -84,6 +85,8 @@ class RemoteRuntime:
         closing its connections is noticed within about seven minutes.)
       credentials: For TLS, such as `grpc.ssl_channel_credentials(...)`; plain
         connections if None.
+      simulate_secure_sums: As in `LocalRuntime`: whether to compute secure sums
+        in the open, each worker for its clients. Else they are an error.
 
     Raises:
       ValueError: If there are no workers, one is there twice, or the timeout is
@@ -99,7 +102,12 @@ class RemoteRuntime:
       )
     if not timeout_seconds > 0:
       raise ValueError(f'timeout_seconds must be > 0, found {timeout_seconds}')
-    compiler_fn = _build_shared_compiler()
+    self._open_secure_sums = functools.partial(
+      execution.open_secure_sums,
+      simulate=simulate_secure_sums,
+      error=RemoteRuntimeError,
+    )
+    compiler_fn = _build_shared_compiler(self._open_secure_sums)
     self._workers = [
       _Worker(address, timeout_seconds, credentials, compiler_fn)
       for address in workers
@@ -118,8 +126,9 @@ class RemoteRuntime:
   @contextlib.contextmanager
   def activate(self) -> Iterator['RemoteRuntime']:
     """Runs TFF computations here inside the block; disconnects at its end."""
+    context = _Context(self._workers, self._open_secure_sums)
     try:
-      with tff.framework.get_context_stack().install(_Context(self._workers)):
+      with tff.framework.get_context_stack().install(context):
         yield self
     finally:
       self.stop()
@@ -133,7 +142,7 @@ class RemoteRuntime:
     """Raises `RemoteRuntimeError` unless all workers can be used."""
 
     @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
-    def add_up(values):
+    def add_up(values: tff.Value) -> tff.Value:
       return tff.federated_sum(values)
 
     with futures.ThreadPoolExecutor(len(self._workers)) as pool:
@@ -167,7 +176,7 @@ class _Worker:
       self._channel = grpc.secure_channel(
         address, credentials, _CHANNEL_OPTIONS
       )
-    self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
+    self._stub = execution.Stub(self._channel)
     self._ask = self._channel.unary_unary(_ANY_METHOD)
     self._context = execution.build_context(self._create_executor, compiler_fn)
     self._attempts = 0
@@ -225,13 +234,17 @@ class _Worker:
 class _Context(tff.framework.SyncContext):
   """Splits computations with clients over the workers."""
 
-  def __init__(self, workers: Sequence[_Worker]):
+  def __init__(
+    self,
+    workers: Sequence[_Worker],
+    open_secure_sums: Callable[[Any], Any],
+  ):
     self._first = workers[0]
     self._split = None
     if len(workers) > 1:
       self._split = tff.framework.MergeableCompExecutionContext(
         [_PartContext(i, workers) for i in range(len(workers))],
-        compiler_fn=_compile_to_parts,
+        compiler_fn=lambda comp: _compile_to_parts(open_secure_sums(comp)),
       )
 
   def invoke(self, comp: Any, arg: Any) -> Any:
@@ -279,7 +292,7 @@ class _PartContext(tff.framework.AsyncContext):
     return _Partials({self._number: result})
 
   def _finish(self, comp: Any, arg: Any, partials: _Partials) -> Any:
-    def merge(one, other):
+    def merge(one: Any, other: Any) -> Any:
       pair = tff.structure.Struct.unnamed(one, other)
       return self._workers[0].invoke(partials.merge, pair)
 
@@ -315,14 +328,19 @@ def _compile_to_parts(comp: Any) -> tff.framework.MergeableCompForm:
     ) from e
 
 
-def _build_shared_compiler() -> Callable[[Any], Any]:
+def _build_shared_compiler(
+  open_secure_sums: Callable[[Any], Any],
+) -> Callable[[Any], Any]:
   """Returns TFF's compiler, which compiles once what all workers run."""
   lock = threading.Lock()
-  compile_once = functools.cache(
-    tff.backends.native.desugar_and_transform_to_native
-  )
 
-  def compiler_fn(comp):
+  @functools.cache
+  def compile_once(comp: Any) -> Any:
+    return tff.backends.native.desugar_and_transform_to_native(
+      open_secure_sums(comp)
+    )
+
+  def compiler_fn(comp: Any) -> Any:
     with lock:  # The cache alone does not keep a second thread from compiling.
       return compile_once(comp)
 

@@ -20,7 +20,7 @@ import contextlib
 import enum
 import fcntl
 import os
-from typing import Any, Optional
+from typing import IO, Any, Optional
 
 from fedsteer_tff.programs import files
 
@@ -56,7 +56,7 @@ class RunDirectory:
       path: The folder; need not exist.
     """
     self._path = os.fspath(path)
-    self._lock = None
+    self._lock: Optional[IO[bytes]] = None
 
   @property
   def path(self) -> str:
@@ -226,8 +226,8 @@ class RunDirectory:
       stored.setdefault(name, defaults[name])
     self._check_unchanged(stored, config, may_grow, may_change)
     if os.path.isfile(self.summary_path):
-      done = files.read_json(self.summary_path).get(may_grow)
-      if may_grow is None or done == config[may_grow]:
+      summary = files.read_json(self.summary_path)
+      if may_grow is None or summary.get(may_grow) == config[may_grow]:
         return RunStatus.FINISHED
     return RunStatus.UNFINISHED
 

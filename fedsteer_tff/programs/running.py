@@ -30,7 +30,9 @@ async def _run(program: Coroutine[Any, Any, _T]) -> _T:
   main = asyncio.ensure_future(program)
   errors = []
 
-  def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]):
+  def on_error(
+    loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+  ) -> None:
     error = context.get('exception')
     if error is None:
       loop.default_exception_handler(context)

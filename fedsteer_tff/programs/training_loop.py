@@ -13,20 +13,26 @@ restored it goes on exactly as it would have.
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
+import functools
 import time
-from typing import Any, Optional, Protocol
+from typing import Any, Optional, Protocol, Union
 
 import numpy as np
 import tensorflow_federated as tff
 
 from fedsteer_tff import participation
 from fedsteer_tff.programs import evaluation
+from fedsteer_tff.programs import local_runtime
+from fedsteer_tff.programs import remote_runtime
+from fedsteer_tff.programs import resident_state
 
 # Metrics of the clients' training under this key become columns 'loss', ...
 _TRAIN = 'train'
 # FedSteer's own metrics are under this key where a factory has others.
 _FEDSTEER = 'fedsteer'
 
+# Names to Python numbers.
+Metrics = OrderedDict[str, Union[int, float]]
 # From the state and the number of the coming round to the ids of clients.
 ForcedClientsFn = Callable[[Any, int], Iterable[int]]
 
@@ -37,7 +43,8 @@ class RoundResult:
 
   Attributes:
     round_num: How many rounds the state has seen: 1 for the first round.
-    state: The learning process's state after the round.
+    state_fn: Returns the learning process's state after the round, which
+      `state` asks for once.
     cohort: Who took part, without the clients that fill the cohort up.
     metrics: Names to Python numbers: the clients' training metrics ('loss',
       ...) and the aggregator's.
@@ -47,12 +54,17 @@ class RoundResult:
   """
 
   round_num: int
-  state: Any
+  state_fn: Callable[[], Any]
   cohort: participation.Cohort
-  metrics: OrderedDict
-  evaluation: Optional[OrderedDict]
+  metrics: Metrics
+  evaluation: Optional[OrderedDict[str, float]]
   seconds: float
   is_last: bool
+
+  @functools.cached_property
+  def state(self) -> Any:
+    """The learning process's state after the round."""
+    return self.state_fn()
 
 
 class Callback:
@@ -89,7 +101,7 @@ class Sampler(Protocol):
     """Returns the cohort of a round."""
 
 
-def flatten_metrics(metrics: Mapping[str, Any]) -> OrderedDict:
+def flatten_metrics(metrics: Mapping[str, Any]) -> Metrics:
   """Returns a round's metrics as one flat mapping of Python numbers.
 
   Args:
@@ -110,13 +122,13 @@ def flatten_metrics(metrics: Mapping[str, Any]) -> OrderedDict:
   if isinstance(aggregator, Mapping) and _FEDSTEER in aggregator:
     rest = {k: v for k, v in aggregator.items() if k != _FEDSTEER}
     parts[1:] = [aggregator[_FEDSTEER], rest]
-  flat = OrderedDict()
+  flat: Metrics = OrderedDict()
   for part in parts:
     _flatten_into(flat, '', part)
   return flat
 
 
-def _flatten_into(flat: OrderedDict, prefix: str, value: Any) -> None:
+def _flatten_into(flat: Metrics, prefix: str, value: Any) -> None:
   if isinstance(value, Mapping):
     for name, child in value.items():
       _flatten_into(flat, f'{prefix}/{name}' if prefix else name, child)
@@ -127,6 +139,35 @@ def _flatten_into(flat: OrderedDict, prefix: str, value: Any) -> None:
   flat[prefix] = float(array) if array.dtype.kind == 'f' else int(array)
 
 
+class _PassedState:
+  """A learning process and its state, which is in Python between rounds.
+
+  Has the methods of `resident_state.ResidentProcess`.
+  """
+
+  def __init__(self, process: tff.learning.templates.LearningProcess):
+    self._process = process
+    self._state = None
+
+  def put(self, state: Any) -> None:
+    self._state = state
+
+  def next(self, client_data: Sequence[Any]) -> Any:
+    output = self._process.next(self._state, client_data)
+    self._state = output.state
+    return output.metrics
+
+  def state(self) -> Any:
+    return self._state
+
+  def snapshot(self) -> Callable[[], Any]:
+    state = self._state
+    return lambda: state
+
+  def model_weights(self) -> tff.learning.models.ModelWeights:
+    return self._process.get_model_weights(self._state)
+
+
 def run(
   process: tff.learning.templates.LearningProcess,
   sampler: Sampler,
@@ -135,6 +176,9 @@ def run(
   state: Any,
   num_rounds: int,
   first_round: int = 0,
+  runtime: Union[
+    local_runtime.LocalRuntime, remote_runtime.RemoteRuntime, None
+  ] = None,
   forced_clients_fn: Optional[ForcedClientsFn] = None,
   evaluate_fn: Optional[evaluation.EvaluateFn] = None,
   evaluate_every: int = 1,
@@ -165,6 +209,9 @@ def run(
     state: The state after `first_round` rounds.
     num_rounds: How many rounds the state will have seen at the end.
     first_round: How many rounds `state` has seen.
+    runtime: Where the process runs. In a `LocalRuntime` the state stays there
+      from round to round, which is faster and gives the same bits, see
+      `resident_state`; else, and if it is not said, it passes through Python.
     forced_clients_fn: From the state and the number of the round that is about
       to run to the ids of clients that must take part in it.
     evaluate_fn: From the model's weights to metrics, see
@@ -194,27 +241,32 @@ def run(
       f'first_round must be <= num_rounds = {num_rounds}, found {first_round}'
     )
 
+  training: Union[resident_state.ResidentProcess, _PassedState]
+  if isinstance(runtime, local_runtime.LocalRuntime):
+    training = resident_state.ResidentProcess(process, runtime)
+  else:
+    training = _PassedState(process)
+  training.put(state)
+  del state
   for callback in callbacks:
     callback.on_start(first_round, num_rounds)
   round_num = first_round
   while round_num < num_rounds and not stop_requested():
     round_num += 1
     start = time.perf_counter()
-    forced = ()
+    forced: Sequence[int] = ()
     if forced_clients_fn is not None:
-      forced = [int(i) for i in forced_clients_fn(state, round_num)]
+      forced = [int(i) for i in forced_clients_fn(training.state(), round_num)]
     cohort = sampler.cohort(round_num, forced_clients=forced)
-    output = process.next(state, client_data_fn(cohort))
-    state = output.state
-    metrics = flatten_metrics(output.metrics)
+    metrics = flatten_metrics(training.next(client_data_fn(cohort)))
     seconds = time.perf_counter() - start
 
     evaluated = None
     if evaluate_fn is not None and round_num % evaluate_every == 0:
-      evaluated = evaluate_fn(process.get_model_weights(state))
+      evaluated = evaluate_fn(training.model_weights())
     result = RoundResult(
       round_num=round_num,
-      state=state,
+      state_fn=training.snapshot(),
       cohort=cohort,
       metrics=metrics,
       evaluation=evaluated,
@@ -223,6 +275,8 @@ def run(
     )
     for callback in callbacks:
       callback.on_round(result)
+    del result  # And with it, maybe, a state.
+  state = training.state()
   for callback in callbacks:
     callback.on_end(state, round_num)
   return state, round_num

@@ -65,6 +65,9 @@ def add_reports(
     sketches: Float32 [m, width].
     probabilities: Float32 [m]. The smallest probability that a client reported
       with is kept: it has 1 in rounds that it was made to take part in.
+
+  Returns:
+    A pool of the same size and types.
   """
   pool_size = pool['client_id'].shape[0]
   places = client_ids % pool_size
@@ -138,6 +141,10 @@ def select_from_pool(
       fresh; 'received': every client in the pool.
     ridge: Relative ridge.
     absolute_ridge: Absolute ridge of the projection, or None.
+
+  Returns:
+    A `NewCoreSet`, of which nobody has `entered`: rows come when the members
+    report.
   """
   size = core_set.shape[0]
   client_ids, sketches = pool['client_id'], pool['sketch']
@@ -208,6 +215,10 @@ def admit_reporting(
     sketches: Float32 [m, width], of their updates.
     ridge: Relative ridge.
     absolute_ridge: Absolute ridge of the projection, or None.
+
+  Returns:
+    A `NewCoreSet`; the one until now, with nobody that `entered`, where that
+    does not gain enough.
   """
   size = core_set.shape[0]
   targets, variances, occupied = _targets(pool, weights)
@@ -273,14 +284,16 @@ def admission_scores(
   return weights**2 * _odds_against(probabilities) * shares
 
 
-def _normalized(sketches):
+def _normalized(sketches: tf.Tensor) -> tf.Tensor:
   """Returns float64 rows of norm 1, or 0."""
   sketches = tf.cast(sketches, tf.float64)
   norms = tf.norm(sketches, axis=1, keepdims=True)
   return tf.math.divide_no_nan(sketches, norms)
 
 
-def _targets(pool, weights):
+def _targets(
+  pool: Mapping[str, tf.Tensor], weights: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Returns the unit targets, their weights v_i, and which places are used."""
   unit = _normalized(pool['sketch'])
   occupied = (pool['client_id'] >= 0) & tf.reduce_any(
@@ -298,20 +311,27 @@ def _targets(pool, weights):
   )
 
 
-def _odds_against(probabilities):
+def _odds_against(probabilities: tf.Tensor) -> tf.Tensor:
   """Returns (1 - p) / p, 0 for p that are 1 but for rounding."""
   absence = 1 - probabilities
   absence = tf.where(absence > _ROUNDING, absence, tf.zeros_like(absence))
   return tf.math.divide_no_nan(absence, probabilities)
 
 
-def _selection_ridge(ridge, absolute_ridge):
+def _selection_ridge(ridge: float, absolute_ridge: Optional[float]) -> float:
   return ridge if absolute_ridge is None else _DEFAULT_SELECTION_RIDGE
 
 
 def _with_coordinates(
-  pool, occupied, core_set, kept, entered, core_sketches, ridge, absolute_ridge
-):
+  pool: Mapping[str, tf.Tensor],
+  occupied: tf.Tensor,
+  core_set: tf.Tensor,
+  kept: tf.Tensor,
+  entered: tf.Tensor,
+  core_sketches: tf.Tensor,
+  ridge: float,
+  absolute_ridge: Optional[float],
+) -> NewCoreSet:
   coordinates = projection.project(
     core_sketches, pool['sketch'], ridge, absolute_ridge
   )
@@ -324,7 +344,7 @@ def _with_coordinates(
   )
 
 
-def _frequent_threshold(probabilities, size):
+def _frequent_threshold(probabilities: tf.Tensor, size: int) -> tf.Tensor:
   """The median, or less if fewer than `size` probabilities reach it."""
   descending = tf.sort(probabilities, direction='DESCENDING')
   count = tf.shape(descending)[0]
@@ -336,7 +356,9 @@ def _frequent_threshold(probabilities, size):
   return tf.minimum((lower_middle + upper_middle) / 2, size_th)
 
 
-def _assign_slots(core_set, chosen):
+def _assign_slots(
+  core_set: tf.Tensor, chosen: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Keeps members that stay in their slots, puts new ones into free slots."""
   same = tf.equal(core_set[:, tf.newaxis], chosen[tf.newaxis])
   same &= chosen >= 0

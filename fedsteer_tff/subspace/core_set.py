@@ -44,7 +44,14 @@ class CoreSelection:
 class _Objective:
   """E(T) for batches of sets T [n, k], where -1 marks an empty place."""
 
-  def __init__(self, candidate_gram, cross_gram, squared_norms, weights, ridge):
+  def __init__(
+    self,
+    candidate_gram: tf.Tensor,
+    cross_gram: tf.Tensor,
+    squared_norms: tf.Tensor,
+    weights: tf.Tensor,
+    ridge: Union[float, tf.Tensor],
+  ) -> None:
     self._gram = tf.cast(candidate_gram, tf.float64)
     self._num_candidates = tf.shape(self._gram)[0]
     cross = tf.cast(cross_gram, tf.float64)
@@ -62,13 +69,15 @@ class _Objective:
     else:
       self._cross = cross
 
-  def _submatrices(self, matrix, sets, filled):
+  def _submatrices(
+    self, matrix: tf.Tensor, sets: tf.Tensor, filled: tf.Tensor
+  ) -> tf.Tensor:
     index = sets[:, :, tf.newaxis] * self._num_candidates + sets[:, tf.newaxis]
     mask = filled[:, :, tf.newaxis] & filled[:, tf.newaxis]
     values = tf.gather(tf.reshape(matrix, [-1]), index)
     return tf.where(mask, values, tf.zeros_like(values))
 
-  def __call__(self, sets):
+  def __call__(self, sets: tf.Tensor) -> tf.Tensor:
     filled = sets >= 0
     sets = tf.maximum(sets, 0)
     gram = self._submatrices(self._gram, sets, filled)
@@ -172,7 +181,7 @@ def select_core_set(
   if members is None:
     members = tf.fill([core_set_size], -1)
 
-  def errors_with(core_set, position):
+  def errors_with(core_set: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
     """E after putting each candidate [P] at `position`."""
     at_position = tf.one_hot(
       position, core_set_size, True, False, dtype=tf.bool
@@ -186,7 +195,9 @@ def select_core_set(
     errors = objective(tf.ensure_shape(sets, [None, core_set_size]))
     return tf.where(allowed, errors, tf.fill(tf.shape(errors), _infinity()))
 
-  def add(position, core_set, error):
+  def add(
+    position: tf.Tensor, core_set: tf.Tensor, error: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     errors = errors_with(core_set, position)
     adds = (tf.reduce_min(errors) < _infinity()) & (members[position] < 0)
     best = tf.argmin(errors, output_type=tf.int32)
@@ -203,7 +214,9 @@ def select_core_set(
     [tf.constant(0), members, objective(members[tf.newaxis])[0]],
   )
 
-  def improve(core_set, error, num_swaps, _):
+  def improve(
+    core_set: tf.Tensor, error: tf.Tensor, num_swaps: tf.Tensor, _: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     errors = tf.map_fn(
       lambda position: errors_with(core_set, position),
       tf.range(core_set_size),
@@ -238,11 +251,11 @@ def select_core_set(
   return CoreSelection(core_set, error, greedy_error, num_swaps)
 
 
-def _as_float64(value):
+def _as_float64(value: Union[float, tf.Tensor]) -> tf.Tensor:
   if isinstance(value, (int, float)):  # A cast would round it to float32.
     return tf.constant(value, tf.float64)
   return tf.cast(value, tf.float64)
 
 
-def _infinity():
+def _infinity() -> tf.Tensor:
   return tf.constant(float('inf'), tf.float64)

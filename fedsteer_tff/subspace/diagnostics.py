@@ -148,7 +148,7 @@ def staleness(
   return tf.math.divide_no_nan(total, count), tf.cast(oldest, tf.float32)
 
 
-def _mean_ratio(squared, squared_norms):
+def _mean_ratio(squared: tf.Tensor, squared_norms: tf.Tensor) -> tf.Tensor:
   """Mean of the roots' ratio over the rows with a norm above 0."""
   positive = squared_norms > 0
   ratios = tf.sqrt(tf.math.divide_no_nan(tf.maximum(squared, 0), squared_norms))

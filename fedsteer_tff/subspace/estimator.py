@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import dataclasses
 import math
 import numbers
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
@@ -72,7 +72,7 @@ class EstimatorRule:
   correction_weighting: str
   correction_smoothing: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     check_choice(
       'coordinate_refresh', self.coordinate_refresh, COORDINATE_REFRESHES
     )
@@ -142,6 +142,9 @@ def named_rule(
     correction_weighting: Replaces the named choice if not None.
     correction_smoothing: Replaces the named choice if not None.
 
+  Returns:
+    The combination as an `EstimatorRule`.
+
   Raises:
     ValueError: If a name or a value is not one of those above.
     TypeError: If `correction_smoothing` is not a number.
@@ -152,7 +155,7 @@ def named_rule(
     'stable': EstimatorRule(BEFORE_AGGREGATION, SELF_NORMALIZED, 0.3),
   }
   check_choice('estimator', name, tuple(named))
-  replaced = {
+  replaced: dict[str, Any] = {
     'coordinate_refresh': coordinate_refresh,
     'correction_weighting': correction_weighting,
     'correction_smoothing': correction_smoothing,
@@ -278,13 +281,13 @@ def updated_baseline(
   return baseline + tf.reduce_sum(first * change, axis=0)
 
 
-def _combine(basis, coordinates):
+def _combine(basis: Optional[tf.Tensor], coordinates: tf.Tensor) -> tf.Tensor:
   if basis is None:
     return coordinates
   return projection.reconstruct(basis, coordinates[tf.newaxis])[0]
 
 
-def _reciprocal(value):
+def _reciprocal(value: tf.Tensor) -> tf.Tensor:
   return tf.math.divide_no_nan(tf.ones_like(value), value)
 
 

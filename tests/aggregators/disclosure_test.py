@@ -14,6 +14,7 @@ import pytest
 import tensorflow_federated as tff
 
 from fedsteer_tff import aggregators
+from fedsteer_tff import participation
 from fedsteer_tff import programs
 from fedsteer_tff import subspace
 from tests.aggregators import small_rounds
@@ -86,6 +87,29 @@ def _form(process):
   return tff.backends.mapreduce.get_map_reduce_form_for_computation(run_round)
 
 
+def _leaves(value):
+  """Yields the tensors of a structure."""
+  if isinstance(value, collections.abc.Mapping):
+    value = list(value.values())
+  if isinstance(value, (tuple, list)):
+    for child in value:
+      yield from _leaves(child)
+  else:
+    yield np.asarray(value, float)
+
+
+def _shows(value, vector):
+  """Whether a tensor has this vector as a row of its last axis."""
+  return any(
+    any(
+      np.allclose(row, vector, rtol=1e-3, atol=1e-5)
+      for row in np.reshape(leaf, [-1, len(vector)])
+    )
+    for leaf in _leaves(value)
+    if leaf.size and leaf.shape and leaf.shape[-1] == len(vector)
+  )
+
+
 class _Upload:
   """What a client sends in a round with a core set and sketches."""
 
@@ -97,29 +121,11 @@ class _Upload:
 
   def numbers(self):
     """All that is open, leaf by leaf."""
-
-    def walk(value):
-      if isinstance(value, collections.abc.Mapping):
-        for child in value.values():
-          yield from walk(child)
-      elif isinstance(value, (tuple, list)):
-        for child in value:
-          yield from walk(child)
-      else:
-        yield np.asarray(value, float)
-
-    return list(walk(self.open))
+    return list(_leaves(self.open))
 
   def shows(self, vector):
     """Whether an open tensor has this vector as a row of its last axis."""
-    return any(
-      any(
-        np.allclose(row, vector, rtol=1e-3, atol=1e-5)
-        for row in np.reshape(leaf, [-1, len(vector)])
-      )
-      for leaf in self.numbers()
-      if leaf.size and leaf.shape and leaf.shape[-1] == len(vector)
-    )
+    return _shows(self.open, vector)
 
   def shows_number(self, number):
     return any(
@@ -127,6 +133,18 @@ class _Upload:
       for leaf in self.numbers()
       if leaf.size < _DIMENSION
     )
+
+
+def _state_with_core_set(process):
+  """Returns a state whose core set is {0, _CORE}, and the core updates."""
+  state = process.initialize()
+  basis = np.float32(np.random.default_rng(1).normal(size=[_K, _DIMENSION]))
+  part = small_rounds.core_state(state)
+  part['core_set'] = np.int32([0, _CORE])
+  part['core_updates'] = basis
+  if 'core_sketch' in part:
+    part['core_sketch'] = np.float32(_sketch(basis))
+  return state, basis
 
 
 @functools.cache
@@ -137,11 +155,7 @@ def _uploads(design, correction):
     core_eligibility='frequent',
     correction_factory=_CORRECTIONS[correction](),
   )
-  state = process.initialize()
-  basis = np.float32(np.random.default_rng(1).normal(size=[_K, _DIMENSION]))
-  part = small_rounds.core_state(state)
-  part['core_set'] = np.int32([0, _CORE])
-  part['core_updates'] = basis
+  state, basis = _state_with_core_set(process)
   form = _form(process)
   return tuple(_Upload(form, state, basis, i) for i in (_CORE, _OTHER))
 
@@ -245,6 +259,54 @@ def test_a_secure_sum_gets_the_vector_that_a_plain_sum_shows(design):
     update = update - _coordinates(update, basis) @ basis
   wanted = _WEIGHT / _PROBABILITY * update
   np.testing.assert_allclose(vector * step - _BOUND, wanted, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('eligibility', ['reporting', 'frequent', 'received'])
+def test_of_a_round_the_server_gets_members_and_candidates_whole(eligibility):
+  process = _process(core_eligibility=eligibility)
+  state, basis = _state_with_core_set(process)
+  form = _form(process)
+  uploads = {i: _Upload(form, state, basis, i) for i in range(1, _N)}
+  total = form.zero()
+  for upload in uploads.values():
+    total = form.accumulate(total, upload.open)
+
+  def unexplained(client_id):
+    sketch = _sketch(np.float64(uploads[client_id].update)[np.newaxis])[0]
+    rows = _sketch(basis)
+    rest = sketch - _coordinates(sketch, rows) @ rows
+    return rest @ rest / (sketch @ sketch)
+
+  # With equal weights and probabilities, that decides.
+  candidates = sorted(set(uploads) - {_CORE}, key=unexplained)[-_K:]
+  wanted = {_CORE, *(candidates if eligibility == 'reporting' else ())}
+  assert {
+    i for i, upload in uploads.items() if _shows(total, upload.update)
+  } == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('design', 'is_sent'),
+  [(design, design != 'server_projection') for design in aggregators.DESIGNS],
+)
+def test_estimates_that_are_sent_tell_every_client_who_took_part(
+  design, is_sent
+):
+  process = _process(
+    core_set=(0, 1),
+    aggregation=design,
+    participation=participation.RunningFrequency(0.25, prior_rounds=10.0),
+  )
+  form = _form(process)
+  before = process.initialize()
+  after, _ = _rounds(process, [{i: _update(i) for i in (_CORE, _OTHER)}])
+  # 0.25 of ten rounds, and the one that is about to run.
+  assert _shows(form.prepare(before), np.full(_N, 3.5 / 11)) == is_sent
+  took_part = np.isin(np.arange(_N), [_CORE, _OTHER])
+  wanted = np.where(took_part, 4.5 / 12, 3.5 / 12)
+  assert _shows(form.prepare(after), wanted) == is_sent
 
 
 @pytest.mark.slow

@@ -236,6 +236,10 @@ def check_state(state, oracle, where=''):
   ):
     error = numpy_oracle.relative_error(state[name], wanted)
     assert error <= tolerance, (where, name, error)
+  if 'core_sketch' in state:
+    wanted = oracle.basis @ oracle.sketch_matrix
+    error = numpy_oracle.relative_error(state['core_sketch'], wanted)
+    assert error <= 1e-4, (where, 'core_sketch', error)
   # The running sum is exact for the coordinates that are in the cache.
   products = state['coordinates'] * state['client_weight'][:, np.newaxis]
   np.testing.assert_allclose(

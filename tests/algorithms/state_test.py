@@ -29,6 +29,7 @@ def test_state_bytes_equal_the_formula(population_size, estimator):
     'round_num': 4,
     'core_set': 4 * k,
     'core_updates': 4 * k * _D,
+    'core_sketch': 4 * k * sketch_size,
     'core_round': 4 * k,
     'coordinates': 4 * population_size * k,
     'baseline': 8 * k,
@@ -53,7 +54,7 @@ def test_state_bytes_equal_the_formula(population_size, estimator):
   n = population_size
   smoothed = 4 * _D if estimator == 'stable' else 0
   assert sum(found.values()) == (
-    4 * (k * _D + n * k)
+    4 * (k * _D + k * sketch_size + n * k)
     + 8 * n
     + 16 * k
     + 17

@@ -186,6 +186,38 @@ def test_aggregations_that_need_each_other_need_a_single_worker(workers):
       spread([1.0, 2.0, 3.0])
 
 
+@pytest.mark.parametrize('number', [1, 2])
+def test_secure_sums_are_simulated_only_where_one_wishes(workers, number):
+  process = tff.aggregators.SecureSumFactory(4.0).create(
+    tff.TensorType(np.float32)
+  )
+
+  def add_up(**kwargs):
+    with _connect(workers[:number], **kwargs).activate():
+      state = process.initialize()
+      return process.next(state, [np.float32(1.5), np.float32(-0.5)])
+
+  output = add_up(simulate_secure_sums=True)
+  np.testing.assert_allclose(output.result, 1.0, atol=1e-6)
+  with pytest.raises(
+    remote_runtime.RemoteRuntimeError,
+    match='must be run with simulate_secure_sums=True, found False',
+  ):
+    add_up()
+
+
+def test_noise_is_added_once_however_many_workers_there_are(workers):
+  size, norm = 20_000, 0.25
+  process = fedsteer_tff.aggregators.private_correction(2.0, norm).create(
+    tff.TensorType(np.float32, [size])
+  )
+  with _connect(workers).activate():
+    state = process.initialize()
+    output = process.next(state, [np.zeros([size], np.float32)] * 3)
+  # Of three times that noise the deviation would be 1.7 times larger.
+  np.testing.assert_allclose(np.std(output.result), 2.0 * norm, rtol=0.03)
+
+
 @pytest.mark.slow
 def test_a_worker_killed_in_a_round_is_named_and_can_be_replaced(tmp_path):
   process = small_process.build_process()

@@ -1,4 +1,4 @@
-"""Runs of the real program over two workers, one of which is killed."""
+"""Runs of the real program over two workers, and single rounds of it."""
 
 import csv
 import pathlib
@@ -6,10 +6,14 @@ import subprocess
 import sys
 import time
 
+from absl import flags
+from absl.testing import flagsaver
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from scripts import train_flags
+from scripts import train_setup
 from tests import source_tree
 from tests import worker_processes
 
@@ -116,6 +120,72 @@ def test_a_run_that_lost_a_worker_resumes_to_what_it_would_have_been(tmp_path):
   assert actual.keys() == expected.keys()
   for name, value in expected.items():
     np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+@pytest.fixture(scope='module', name='addresses')
+def _addresses(tmp_path_factory):
+  """The addresses of two workers, as --workers takes them."""
+  folder = tmp_path_factory.mktemp('workers')
+  with worker_processes.workers(folder, 2) as started:
+    yield ','.join(worker.address for worker in started)
+
+
+# Each choice of both flags, but for the defaults that the run above has.
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    ['--correction=secure', '--participation_estimate=frequency'],
+    ['--correction=clipped', '--participation_estimate=windowed'],
+    ['--correction=zeroed', '--participation_estimate=interval'],
+    ['--correction=private', '--noise_multiplier=0'],
+  ],
+  ids=lambda arguments: arguments[0].partition('=')[2],
+)
+def test_corrections_and_estimates_are_the_same_over_workers(
+  addresses, arguments
+):
+  train_flags.define()
+  with flagsaver.flagsaver():
+    train_flags.parse(
+      [
+        'train',
+        '--task=digits',
+        '--estimator=stable',
+        '--num_clients=10',
+        '--examples_per_client=10',
+        '--local_epochs=1',
+        '--participation_rate=0.5',
+        '--participation_skew=1',
+        '--core_set=0,1,2',
+        '--correction_norm=0.05',
+        '--output_dir=x',
+        *arguments,
+      ]
+    )
+    training = train_setup.build(flags.FLAGS)
+    process = training.process
+    with train_setup.runtime(flags.FLAGS).activate():
+      state = process.initialize()
+      for round_num in range(2):
+        cohort = training.sampler.cohort(round_num, forced_clients=[0, 1, 2])
+        state = process.next(state, training.client_data_fn(cohort)).state
+      data = training.client_data_fn(training.sampler.cohort(2))
+      expected = process.next(state, data).state
+    flags.FLAGS.workers = addresses.split(',')
+    with train_setup.runtime(flags.FLAGS).activate():
+      actual = process.next(state, data).state
+  tf.nest.map_structure(
+    lambda one, other: (
+      np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+      if np.asarray(one).dtype.kind in 'biuf'
+      else None
+    ),
+    actual,
+    expected,
+  )
+  before = process.get_model_weights(state).trainable
+  after = process.get_model_weights(actual).trainable
+  assert max(np.max(np.abs(a - b)) for a, b in zip(after, before)) > 1e-3
 
 
 if __name__ == '__main__':

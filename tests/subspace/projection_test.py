@@ -106,6 +106,16 @@ def test_no_ridge_and_dependent_rows_is_finite(dtype, scale, arguments):
   assert numpy_oracle.relative_error(rebuilt[:2], updates[:2]) <= 1e-3
 
 
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize('scale', [0.25, 1.0, 4.0])
+def test_ridge_of_zero_leaves_16_roundings_per_row(dtype, scale):
+  # Powers of two, whose products have no rounding of their own.
+  basis = scale * np.eye(2, 4, dtype=dtype)
+  found = subspace.project(basis, basis, ridge=0.0).numpy()
+  wanted = 1 / (1 + 2 * 16 * np.finfo(dtype).eps)
+  np.testing.assert_array_equal(found, wanted * np.eye(2, dtype=dtype))
+
+
 def test_one_core_client_scales_its_own_update():
   updates = _updates(5)
   found = subspace.project(updates[:1], updates, ridge=0.25).numpy()
@@ -194,7 +204,7 @@ def test_squared_residuals_are_never_negative():
     norm,
     np.ones([1, 1], np.float32),
   )
-  assert found.numpy() >= 0
+  assert found.numpy() == 0
 
 
 @pytest.mark.parametrize(

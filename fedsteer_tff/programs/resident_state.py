@@ -1,0 +1,211 @@
+"""A learning process whose state stays in the runtime from round to round.
+
+`process.next` takes the state from Python and gives it back: each round it is
+serialized, sent to the runtime and read there, and comes back the same way.
+Here a round leaves its state where it was made, and the next one starts from
+it. Only the clients' data and the metrics travel, and the state or the model's
+weights when they are asked for. The computations are those of the process, so
+the results are the same bits.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent import futures
+import dataclasses
+from typing import Any, Optional
+
+import grpc
+import tensorflow_federated as tff
+
+from fedsteer_tff.programs import local_runtime
+
+
+@dataclasses.dataclass(frozen=True)
+class _Home:
+  """An executor for one number of clients, in which a state can live.
+
+  Attributes:
+    executor: The executor.
+    num_clients: For how many clients it is.
+    next_fn: `process.next` in it.
+    weights_fn: From a state to the model's weights.
+  """
+
+  executor: tff.framework.RemoteExecutor
+  num_clients: int
+  next_fn: Any
+  weights_fn: Any
+
+
+class ResidentProcess:
+  """A learning process together with its state, which stays in the runtime.
+
+  ```python
+  with LocalRuntime().activate() as runtime:
+    resident = ResidentProcess(process, runtime)
+    resident.put(process.initialize())
+    for round_num in range(100):
+      metrics = resident.next(client_data(round_num))
+    state = resident.state()
+  ```
+
+  A round that fails or is interrupted leaves the state as it was before.
+
+  The state lives in an executor for one number of clients. A round with another
+  number moves it, by way of Python, which takes as long as it does without this
+  class. `CohortData` fills cohorts up so that they have few sizes.
+  """
+
+  def __init__(
+    self,
+    process: tff.learning.templates.LearningProcess,
+    runtime: local_runtime.LocalRuntime,
+  ):
+    """Compiles what a round needs.
+
+    Args:
+      process: The learning process.
+      runtime: Where it runs.
+
+    Raises:
+      LocalRuntimeError: If the process needs what the runtime does not have.
+    """
+    self._runtime = runtime
+    # Compilation drops Python's containers from the types.
+    self._next_type = process.next.type_signature
+    self._state_type, self._data_type = self._next_type.parameter
+
+    @tff.federated_computation(self._state_type)
+    def weights(state: tff.Value) -> tff.Value:
+      return tff.federated_map(process.get_model_weights, state)
+
+    self._weights_type = weights.type_signature.result
+    self._next_fn = runtime.compile(process.next)
+    self._weights_fn = runtime.compile(weights)
+    # Calls of an executor block. In a thread of their own they leave the caller
+    # free to be interrupted, and to have an event loop.
+    self._thread = futures.ThreadPoolExecutor(max_workers=1)
+    self._homes: dict[int, _Home] = {}
+    # Where the state lives, and the state.
+    self._place: Optional[tuple[_Home, Any]] = None
+
+  def put(self, state: Any) -> None:
+    """Replaces the state.
+
+    Args:
+      state: As `process.initialize` and `process.next` return it.
+    """
+    num_clients = 0 if self._place is None else self._place[0].num_clients
+    self._settle(state, num_clients)
+
+  def next(self, client_data: Sequence[Any]) -> Any:
+    """Runs a round, and keeps its state for the next one.
+
+    Args:
+      client_data: As for `process.next`.
+
+    Returns:
+      The round's metrics, as those of `process.next`.
+
+    Raises:
+      ValueError: If there is no state yet.
+      grpc.RpcError: If the round fails, as by `process.next`.
+      LocalRuntimeError: If the runtime has ended.
+    """
+    client_data = tff.tensorflow.transform_args(list(client_data))
+    home, _ = self._placed()
+    if home.num_clients != len(client_data):
+      self._settle(self.state(), len(client_data))
+    home, state = self._placed()
+    state, metrics = self._run(self._round(home, state, client_data))
+    self._place = home, state  # Now that the round is complete.
+    return metrics
+
+  def state(self) -> Any:
+    """Asks for the state.
+
+    Returns:
+      It, as `process.next` would have returned it.
+
+    Raises:
+      ValueError: If there is no state yet.
+      LocalRuntimeError: If the runtime has ended.
+    """
+    return self.snapshot()()
+
+  def snapshot(self) -> Callable[[], Any]:
+    """Keeps hold of the state as it is now.
+
+    Returns:
+      A function that returns it. It stays in the runtime as long as the
+      function is kept.
+
+    Raises:
+      ValueError: If there is no state yet.
+    """
+    _, state = self._placed()
+    return lambda: self._run(_fetch(state, self._state_type))
+
+  def model_weights(self) -> tff.learning.models.ModelWeights:
+    """Asks for the model's weights, without the rest of the state.
+
+    Returns:
+      They, as `process.get_model_weights` returns them.
+
+    Raises:
+      ValueError: If there is no state yet.
+      LocalRuntimeError: If the runtime has ended.
+    """
+    return self._run(self._fetch_weights(*self._placed()))
+
+  def _placed(self) -> tuple[_Home, Any]:
+    if self._place is None:
+      raise ValueError('a state must be put before it is used, found none')
+    return self._place
+
+  def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Returns what a coroutine returns."""
+    try:
+      return self._thread.submit(asyncio.run, coroutine).result()
+    except grpc.RpcError:
+      self._runtime.check_alive()
+      raise
+
+  def _settle(self, state: Any, num_clients: int) -> None:
+    """Puts a state where rounds with so many clients run."""
+    self._place = self._run(self._move(state, num_clients))
+
+  async def _move(self, state: Any, num_clients: int) -> tuple[_Home, Any]:
+    if num_clients not in self._homes:
+      executor = self._runtime.create_executor({tff.CLIENTS: num_clients})
+      functions = [
+        await executor.create_value(function, function.type_signature)
+        for function in (self._next_fn, self._weights_fn)
+      ]
+      self._homes[num_clients] = _Home(executor, num_clients, *functions)
+    home = self._homes[num_clients]
+    value = tff.tensorflow.transform_args(state)
+    return home, await home.executor.create_value(value, self._state_type)
+
+  async def _round(
+    self, home: _Home, state: Any, client_data: Sequence[Any]
+  ) -> tuple[Any, Any]:
+    """Returns the new state, which stays where it is, and the metrics."""
+    executor = home.executor
+    data = await executor.create_value(client_data, self._data_type)
+    arguments = await executor.create_struct([state, data])
+    output = await executor.create_call(home.next_fn, arguments)
+    state, metrics = [
+      await executor.create_selection(output, i) for i in (0, 1)
+    ]
+    return state, await _fetch(metrics, self._next_type.result.metrics)
+
+  async def _fetch_weights(self, home: _Home, state: Any) -> Any:
+    weights = await home.executor.create_call(home.weights_fn, state)
+    return await _fetch(weights, self._weights_type)
+
+
+async def _fetch(reference: Any, type_spec: tff.Type) -> Any:
+  """Returns the value of a reference, in Python's containers."""
+  value = tff.types.type_to_py_container(await reference.compute(), type_spec)
+  return tff.tensorflow.transform_result(value)
