@@ -95,7 +95,7 @@ def _run(values: flags.FlagValues) -> float:
     if status is not programs.RunStatus.FINISHED:
       directory.commit(config, versions={})
       _train(values, directory)
-      evaluation = _last_row(os.path.join(directory.path, 'evaluation.csv'))
+      evaluation = _rows(os.path.join(directory.path, 'evaluation.csv'))[-1]
       accuracy = float(evaluation['model_metrics/accuracy'])
       directory.write_summary({'rounds': values.rounds, 'accuracy': accuracy})
     return directory.read_summary()['accuracy']
@@ -168,6 +168,15 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
   checkpoints = programs.CheckpointManager(
     directory.checkpoint_dir, releases=releases, warn=_warn
   )
+
+  # The state before the first round is saved before the first row is written.
+  metrics = os.path.join(directory.path, 'metrics.csv')
+  begun = os.path.exists(metrics) and _rows(metrics)
+  if begun and not os.listdir(directory.checkpoint_dir):
+    raise programs.CheckpointError(
+      f'{directory.checkpoint_dir} must hold a checkpoint of the run that wrote'
+      f' {metrics}, found none; move the run away to start anew'
+    )
 
   async def train():
     # Drawn in this process, so that every start draws the same.
@@ -252,9 +261,9 @@ def _read_examples(
   return tf.data.TFRecordDataset(path).batch(_BATCH_SIZE).map(parse)
 
 
-def _last_row(path: str) -> dict[str, str]:
+def _rows(path: str) -> list[dict[str, str]]:
   with open(path, encoding='utf-8', newline='') as f:
-    return list(csv.DictReader(f))[-1]
+    return list(csv.DictReader(f))
 
 
 def _warn(text: str) -> None:

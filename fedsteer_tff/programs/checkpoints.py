@@ -22,6 +22,7 @@ from fedsteer_tff.programs import files
 from fedsteer_tff.programs import releases as releases_lib
 
 _PREFIX = 'program_state_'
+_UNREADABLE = 'unreadable_'
 _DIGEST = 'digest.sha256'
 _READ_BYTES = 2**20
 
@@ -134,7 +135,8 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       (None, 0) if there is no state.
 
     Raises:
-      CheckpointError: If there are states and none of them can be read.
+      CheckpointError: If there are states and none of them can be read, now or
+        when it was tried before.
     """
     versions = await self.get_versions() or []
     for version in reversed(versions):
@@ -147,6 +149,14 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       raise CheckpointError(
         f'{self._directory} must hold a checkpoint that can be read, found'
         f' none among those of rounds {versions}'
+      )
+    aside = [
+      n for n in os.listdir(self._directory) if n.startswith(_UNREADABLE)
+    ]
+    if aside:  # To begin anew would overwrite what the run wrote.
+      raise CheckpointError(
+        f'{self._directory} must hold a checkpoint that can be read, found only'
+        f' {", ".join(sorted(aside))}; move the run away to start anew'
       )
     return None, 0
 
@@ -180,7 +190,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
 
   def _set_aside(self, version: int) -> None:
     """Renames a state, so that the round can be written again."""
-    target = os.path.join(self._directory, f'unreadable_{version}')
+    target = os.path.join(self._directory, f'{_UNREADABLE}{version}')
     shutil.rmtree(target, ignore_errors=True)
     os.rename(self._path(version), target)
 

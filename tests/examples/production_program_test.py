@@ -5,6 +5,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import time
 
@@ -328,6 +329,28 @@ def test_it_resumes_to_what_it_would_have_been(undisturbed, resumed):
   # Nothing that was half written is left.
   assert not list(folder.rglob('*_temp*'))
   assert not list(folder.rglob('*.tmp'))
+
+
+def test_a_run_without_checkpoints_is_not_begun_anew(undisturbed, tmp_path):
+  finished, *_ = undisturbed
+  folder = tmp_path / 'run'
+  shutil.copytree(finished, folder)
+  (folder / 'summary.json').unlink()
+  rows = (folder / 'metrics.csv').read_bytes()
+  for path in (folder / 'checkpoints').rglob('saved_model.pb'):
+    path.write_bytes(b'')
+  messages = [
+    'that can be read, found none among',
+    'that can be read, found only unreadable_',
+    'of the run that wrote',
+  ]
+  for number, message in enumerate(messages):
+    if number == 2:
+      shutil.rmtree(folder / 'checkpoints')
+    start = _Start(folder, tmp_path / f'log{number}')
+    assert start.end() == 2, start.output()
+    assert f'must hold a checkpoint {message}' in start.output()
+    assert (folder / 'metrics.csv').read_bytes() == rows
 
 
 def test_a_finished_run_is_left_alone(resumed, tmp_path):

@@ -96,6 +96,24 @@ def test_states_of_another_process_are_not_taken(tmp_path):
     store.restore(OrderedDict(a=np.zeros([3], np.float32)))
 
 
+def test_states_that_were_set_aside_are_not_forgotten(tmp_path):
+  store = checkpoints.Checkpoints(tmp_path, warn=lambda _: None)
+  for round_num in (3, 4):
+    store.save(_state(round_num), round_num)
+    (tmp_path / f'program_state_{round_num}/saved_model.pb').write_bytes(b'')
+  with pytest.raises(
+    checkpoints.CheckpointError, match=r'found none .* \[3, 4\]'
+  ):
+    store.restore(_state(0))
+  for _ in range(2):  # It must not begin anew, however often it is tried.
+    with pytest.raises(checkpoints.CheckpointError) as caught:
+      checkpoints.Checkpoints(tmp_path).restore(_state(0))
+    assert str(caught.value) == (
+      f'{tmp_path} must hold a checkpoint that can be read, found only'
+      ' unreadable_3, unreadable_4; move the run away to start anew'
+    )
+
+
 @pytest.mark.parametrize('keep', [0, -1, 1.5, True])
 def test_keep_is_checked(tmp_path, keep):
   with pytest.raises(ValueError, match='keep must be an integer >= 1'):
