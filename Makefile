@@ -21,6 +21,9 @@ STAMP := $(VENV)/.installed
 SOURCES := setup.py fedsteer_tff tasks scripts examples docs tests
 # Whose docstrings are checked against the signatures.
 LIBRARIES := fedsteer_tff tasks examples
+# A file's tests are run by one process, as they share fixtures; files in the
+# order of tests/conftest.py.
+PARALLEL = -n $(JOBS) --dist=loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint docs check coverage mutation
@@ -35,7 +38,7 @@ demo: $(STAMP)  ## Trains FedSteer on the digits task and writes runs/demo/.
 	  $(DEMO_FLAGS)
 
 test: $(STAMP)  ## Runs the whole test suite.
-	$(BIN)/python -m pytest tests -n $(JOBS) --dist=loadscope $(TEST_FLAGS)
+	$(BIN)/python -m pytest tests $(PARALLEL) $(TEST_FLAGS)
 
 lint: $(STAMP)  ## Checks style, formatting, types and docstrings.
 	$(BIN)/ruff check $(SOURCES)
@@ -50,7 +53,7 @@ docs: $(STAMP)  ## Builds the documentation into build/site/; warnings are error
 check: lint test  ## Runs lint and test.
 
 coverage: $(STAMP)  ## Runs the whole test suite; fails if it covers too little.
-	$(BIN)/python -m pytest tests -n $(JOBS) --dist=loadscope --cov $(TEST_FLAGS)
+	$(BIN)/python -m pytest tests $(PARALLEL) --cov $(TEST_FLAGS)
 
 mutation: $(STAMP)  ## Breaks subspace and aggregators in turn; takes hours.
 	$(BIN)/mutmut run --max-children $(JOBS) $(MUTANTS)

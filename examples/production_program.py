@@ -5,7 +5,8 @@ python -m examples.production_program --output_dir=runs/production --rounds=20
 ```
 
 Which clients there are, how likely each takes part, and where a client finds
-its own examples is all that the server knows. Every client has a file, named by
+its own examples is all that the server knows; with --participation_estimate it
+learns how likely that is. Every client has a file, named by
 its id, that only the computation on the client opens; here the files are
 written first, from the digits. `tff.learning.programs.train_model` does the
 rest. Kill the program whenever you like: the same command goes on, to the same
@@ -32,6 +33,14 @@ from fedsteer_tff import programs
 import tasks
 
 _NUM_EVALUATORS = 4
+_PARTICIPATION_RATE = 0.3
+# What the server knows of how often clients take part.
+_PARTICIPATION = {
+  'known': 'known',
+  'frequency': participation.RunningFrequency(_PARTICIPATION_RATE),
+  'windowed': participation.WindowedFrequency(_PARTICIPATION_RATE),
+  'interval': participation.IntervalEstimate(_PARTICIPATION_RATE),
+}
 _BATCH_SIZE = 32
 
 
@@ -79,6 +88,15 @@ def _parse(argv: Sequence[str]) -> flags.FlagValues:
     'evaluate_every', 5, 'Rounds.', lower_bound=1, flag_values=values
   )
   flags.DEFINE_integer('seed', 0, 'Seed.', lower_bound=0, flag_values=values)
+  flags.DEFINE_enum(
+    'participation_estimate',
+    'known',
+    tuple(_PARTICIPATION),
+    'known: clients declare how likely they take part. Else nobody knows, and'
+    ' it is estimated: by the frequency over all rounds, windowed, or by the'
+    ' interval between participations.',
+    flag_values=values,
+  )
   values(list(argv))
   return values
 
@@ -87,18 +105,33 @@ def _run(values: flags.FlagValues) -> float:
   """Trains, or goes on training; returns the accuracy at the end."""
   config = {
     name: getattr(values, name)
-    for name in ('rounds', 'num_clients', 'evaluate_every', 'seed')
+    for name in (
+      'rounds',
+      'num_clients',
+      'evaluate_every',
+      'seed',
+      'participation_estimate',
+    )
   }
   directory = programs.RunDirectory(values.output_dir)
-  status = directory.open(config, may_grow='rounds')
+  status = directory.open(
+    config, may_grow='rounds', defaults={'participation_estimate': 'known'}
+  )
   try:
     if status is not programs.RunStatus.FINISHED:
       directory.commit(config, versions={})
-      _train(values, directory)
-      evaluation = _rows(os.path.join(directory.path, 'evaluation.csv'))[-1]
-      accuracy = float(evaluation['model_metrics/accuracy'])
+      try:
+        _train(values, directory)
+      except programs.LocalRuntimeError as e:
+        # Its rounds begin when the checkpoint of the one before is written.
+        store = programs.Checkpoints(directory.checkpoint_dir)
+        done = max(store.rounds(), default=0)
+        raise programs.LocalRuntimeError(
+          f'{e}; the same command resumes after round {done}'
+        ) from e
+      accuracy = _last_accuracy(os.path.join(directory.path, 'evaluation.csv'))
       directory.write_summary({'rounds': values.rounds, 'accuracy': accuracy})
-    return directory.read_summary()['accuracy']
+    return directory.read_summary({'accuracy': float})['accuracy']
   finally:
     directory.close()
 
@@ -122,8 +155,9 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
   # From here on there are ids only. Shares are not known either: clients report
   # their numbers of examples.
   probabilities = participation.two_group_probabilities(
-    values.num_clients, rate=0.3, skew=3.0
+    values.num_clients, rate=_PARTICIPATION_RATE, skew=3.0
   )
+  known = values.participation_estimate == 'known'
   process = programs.compose_with_client_ids(
     fedsteer_tff.build_fedsteer(
       task.model_fn,
@@ -133,10 +167,13 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
       client_weighting='examples',
       core_set_size=4,
       warmup_rounds=3,
+      participation=_PARTICIPATION[values.participation_estimate],
     ),
     programs.build_client_data_computation(
       lambda client_id: _read_examples(clients, client_id, task).repeat(5),
-      participation.Population(np.ones(values.num_clients), probabilities),
+      participation.Population(
+        np.ones(values.num_clients), probabilities if known else None
+      ),
     ),
   )
 
@@ -168,15 +205,6 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
   checkpoints = programs.CheckpointManager(
     directory.checkpoint_dir, releases=releases, warn=_warn
   )
-
-  # The state before the first round is saved before the first row is written.
-  metrics = os.path.join(directory.path, 'metrics.csv')
-  begun = os.path.exists(metrics) and _rows(metrics)
-  if begun and not os.listdir(directory.checkpoint_dir):
-    raise programs.CheckpointError(
-      f'{directory.checkpoint_dir} must hold a checkpoint of the run that wrote'
-      f' {metrics}, found none; move the run away to start anew'
-    )
 
   async def train():
     # Drawn in this process, so that every start draws the same.
@@ -261,9 +289,24 @@ def _read_examples(
   return tf.data.TFRecordDataset(path).batch(_BATCH_SIZE).map(parse)
 
 
-def _rows(path: str) -> list[dict[str, str]]:
-  with open(path, encoding='utf-8', newline='') as f:
-    return list(csv.DictReader(f))
+def _last_accuracy(path: str) -> float:
+  """Returns the accuracy in the last row of a table of evaluations."""
+  rows = []
+  try:
+    with open(path, encoding='utf-8', newline='') as f:
+      rows = list(csv.DictReader(f))
+    return float(rows[-1]['model_metrics/accuracy'])
+  except (
+    OSError,
+    csv.Error,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+  ) as e:
+    raise programs.RunDirectoryError(
+      f'{path} must end with the row of an evaluation, found {rows[-1:]}: {e!r}'
+    ) from e
 
 
 def _warn(text: str) -> None:

@@ -1,30 +1,33 @@
 """FedSteer for TensorFlow Federated: training that survives stale clients."""
 
+from typing import TYPE_CHECKING
+
+from fedsteer_tff import _on_demand
 from fedsteer_tff._version import __version__
 from fedsteer_tff._version_check import check_tff_version
 
 check_tff_version()
 
-# pylint: disable=wrong-import-position
-from fedsteer_tff import aggregators  # noqa: E402
-from fedsteer_tff import participation  # noqa: E402
-from fedsteer_tff import programs  # noqa: E402
-from fedsteer_tff import subspace  # noqa: E402
-from fedsteer_tff.algorithms import CoreSetStatus  # noqa: E402
-from fedsteer_tff.algorithms import build_fedavg  # noqa: E402
-from fedsteer_tff.algorithms import build_fedprox  # noqa: E402
-from fedsteer_tff.algorithms import build_fedstale  # noqa: E402
-from fedsteer_tff.algorithms import build_fedsteer  # noqa: E402
-from fedsteer_tff.algorithms import build_fedvarp  # noqa: E402
-from fedsteer_tff.algorithms import build_mifa  # noqa: E402
-from fedsteer_tff.algorithms import build_scaffold  # noqa: E402
-from fedsteer_tff.algorithms import core_set_status  # noqa: E402
-from fedsteer_tff.algorithms import estimated_probabilities  # noqa: E402
-from fedsteer_tff.algorithms import state_size_report  # noqa: E402
-from fedsteer_tff.client_work import build_client_data  # noqa: E402
-from fedsteer_tff.client_work import build_identity_dataset  # noqa: E402
-from fedsteer_tff.client_work import identity_type  # noqa: E402
-from fedsteer_tff.client_work import padding_client_data  # noqa: E402
+if TYPE_CHECKING:
+  from fedsteer_tff import aggregators
+  from fedsteer_tff import participation
+  from fedsteer_tff import programs
+  from fedsteer_tff import subspace
+  from fedsteer_tff.algorithms import CoreSetStatus
+  from fedsteer_tff.algorithms import build_fedavg
+  from fedsteer_tff.algorithms import build_fedprox
+  from fedsteer_tff.algorithms import build_fedstale
+  from fedsteer_tff.algorithms import build_fedsteer
+  from fedsteer_tff.algorithms import build_fedvarp
+  from fedsteer_tff.algorithms import build_mifa
+  from fedsteer_tff.algorithms import build_scaffold
+  from fedsteer_tff.algorithms import core_set_status
+  from fedsteer_tff.algorithms import estimated_probabilities
+  from fedsteer_tff.algorithms import state_size_report
+  from fedsteer_tff.client_work import build_client_data
+  from fedsteer_tff.client_work import build_identity_dataset
+  from fedsteer_tff.client_work import identity_type
+  from fedsteer_tff.client_work import padding_client_data
 
 __all__ = [
   'CoreSetStatus',
@@ -48,3 +51,21 @@ __all__ = [
   'state_size_report',
   'subspace',
 ]
+
+if not TYPE_CHECKING:
+  __getattr__ = _on_demand.build_getattr(
+    __name__,
+    __all__,
+    modules=(
+      'aggregators',
+      'algorithms',
+      'client_work',
+      'participation',
+      'programs',
+      'subspace',
+    ),
+  )
+
+
+def __dir__() -> list[str]:
+  return __all__

@@ -24,6 +24,7 @@ import os
 import sys
 from typing import Optional
 
+from fedsteer_tff.programs import run_files
 from scripts import compare_config
 from scripts import compare_plots
 from scripts import compare_runs
@@ -40,6 +41,9 @@ def main(argv: Sequence[str]) -> int:
   # Not absl's flags: those of `scripts.train` are there, some of equal names.
   options = parser().parse_args(argv[1:])
   try:
+    run_files.check_path(options.output_dir, '--output_dir')
+    if options.results_dir:
+      run_files.check_path(options.results_dir, '--results_dir')
     comparison = compare_config.load(options.config).select(
       settings=options.settings,
       methods=options.methods,
@@ -55,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     return _report(
       comparison, runs, failures, options.results_dir or _results_dir(options)
     )
-  except compare_config.ConfigError as e:
+  except (compare_config.ConfigError, run_files.RunDirectoryError) as e:
     print(f'compare: error: {e}', file=sys.stderr)
     return _EXIT_USAGE
   except KeyboardInterrupt:

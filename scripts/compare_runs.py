@@ -4,10 +4,8 @@ No TensorFlow here: a comparison that is complete is tabulated at once.
 """
 
 from collections.abc import Mapping, Sequence
-import csv
 import dataclasses
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +14,9 @@ import time
 from types import FrameType
 from typing import Any, Optional
 
+from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import run_directory
+from fedsteer_tff.programs import run_files
 from scripts import compare_config
 from scripts import train_flags
 
@@ -27,6 +28,16 @@ _SHARED = {
   'partition': 'partition',
   'participation': 'participation schedule',
   'initial_weights': 'initial weights',
+}
+
+# What a table needs of a summary.
+_SUMMARY = {
+  'rounds': int,
+  'final_test_accuracy': float,
+  'untrained_test_accuracy': float,
+  'state_bytes': dict[str, int],
+  'seconds_per_round_median': float,
+  'peak_resident_mib': float,
 }
 
 # Runs in the child before the program: ask Linux to send it SIGTERM when its
@@ -63,7 +74,7 @@ class Result:
   @property
   def hashes(self) -> Mapping[str, str]:
     """What it shares with other runs; empty if that is unknown."""
-    return self.summary.get('hashes', {})
+    return self.summary.get('hashes') or {}
 
   @property
   def evaluations(self) -> list[tuple[int, float]]:
@@ -139,8 +150,10 @@ def rounds_done(run: compare_config.Run) -> int:
 
 def is_finished(run: compare_config.Run) -> bool:
   """Returns whether a run has all its rounds."""
-  summary = _read_json(run, 'summary.json')
-  return summary is not None and summary.get('rounds') == run.rounds
+  path = os.path.join(run.folder, 'summary.json')
+  if not os.path.exists(path):
+    return False
+  return run_files.read_object(path).get('rounds') == run.rounds
 
 
 def changed_flags(run: compare_config.Run) -> list[str]:
@@ -152,10 +165,10 @@ def changed_flags(run: compare_config.Run) -> list[str]:
   Args:
     run: The wanted run.
   """
-  content = _read_json(run, 'config.json')
-  if content is None:
+  path = os.path.join(run.folder, 'config.json')
+  if not os.path.exists(path):
     return []
-  stored, wanted = content.get('flags', {}), run.config
+  stored, wanted = run_directory.read_config(path)['flags'], run.config
   defaults = train_flags.defaults()
   changed = []
   for name in sorted(set(stored) | set(wanted)):
@@ -163,7 +176,7 @@ def changed_flags(run: compare_config.Run) -> list[str]:
     old, new = stored.get(name, default), wanted.get(name)
     if old == new or name in train_flags.MAY_CHANGE:
       continue
-    if name == train_flags.MAY_GROW and old < new:
+    if name == train_flags.MAY_GROW and isinstance(old, int) and old < new:
       continue
     changed.append(f'--{name}: {old} in the run, {new} wanted')
   return changed
@@ -177,16 +190,22 @@ def read(run: compare_config.Run) -> Result:
 
   Raises:
     ConfigError: If its table of rounds is missing.
+    RunDirectoryError: If what it left is damaged.
   """
   path = os.path.join(run.folder, 'metrics.csv')
-  try:
-    with open(path, encoding='utf-8', newline='') as file:
-      rows = list(csv.DictReader(file))
-  except FileNotFoundError as e:
+  if not os.path.exists(path):
     raise compare_config.ConfigError(
       f'{run.folder} must have metrics.csv beside summary.json, found none'
-    ) from e
-  return Result(run, _read_json(run, 'summary.json'), rows)
+    )
+  rows = metrics_table.MetricsTable(path).rows()
+  summary_path = os.path.join(run.folder, 'summary.json')
+  summary = run_files.read_object(
+    summary_path, _SUMMARY, optional={'hashes': dict[str, str]}
+  )
+  run_files.check_members(
+    summary_path, summary['state_bytes'], {'total': int}, within='state_bytes.'
+  )
+  return Result(run, summary, rows)
 
 
 def unequal_conditions(results: Sequence[Result]) -> list[str]:
@@ -339,28 +358,3 @@ def _is_in_use(run: compare_config.Run) -> bool:
   except BlockingIOError:
     return True
   return False
-
-
-def _read_json(run: compare_config.Run, name: str) -> Optional[dict]:
-  """Returns the content of one of a run's files, or None if it is missing.
-
-  Args:
-    run: The run.
-    name: The file's name.
-
-  Raises:
-    ConfigError: If it does not hold a JSON object.
-  """
-  path = os.path.join(run.folder, name)
-  try:
-    with open(path, encoding='utf-8') as file:
-      content = json.load(file)
-  except FileNotFoundError:
-    return None
-  except json.JSONDecodeError as e:
-    raise compare_config.ConfigError(
-      f'{path} must hold JSON, found: {e}'
-    ) from e
-  if not isinstance(content, dict):
-    raise compare_config.ConfigError(f'{path} must hold a JSON object')
-  return content

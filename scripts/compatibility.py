@@ -46,6 +46,9 @@ TensorFlow Federated computation. This page is written by
 `python -m scripts.compatibility --output=docs/compatibility.md` from what it
 finds, and a test repeats every attempt.
 
+Commands that begin with `python -m` run in a clone, after `make install` and
+`. .venv/bin/activate`.
+
 ## Algorithms
 
 Whole learning processes, `process.next`. "yes" under a form: it compiles from

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import os
 import sys
 
+from fedsteer_tff.programs import run_files
 from scripts import compare_plots
 from scripts import report_run
 from scripts import result_folders
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     written = _draw(options)
   except ImportError as e:
     return _fail(f'matplotlib must be installed, found: {e}')
-  except (result_folders.FolderError, OSError) as e:
+  except (run_files.RunDirectoryError, OSError) as e:
     return _fail(str(e))
   for path in written:
     print(path)
@@ -68,6 +69,7 @@ def _draw(options: argparse.Namespace) -> list[str]:
   """Draws and writes all pictures; returns their paths."""
   kinds = {result_folders.kind(folder) for folder in options.folders}
   output_dir = options.output_dir or options.folders[0]
+  run_files.check_path(output_dir, '--output_dir')
   if kinds == {result_folders.Kind.RUN}:
     figures = _of_runs(options.folders)
   elif len(options.folders) == 1:

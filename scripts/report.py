@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import os
 import sys
 
+from fedsteer_tff.programs import run_files
 from scripts import report_comparison
 from scripts import report_run
 from scripts import result_folders
@@ -27,12 +28,13 @@ def main(argv: Sequence[str]) -> int:
   options = parser().parse_args(argv[1:])
   output = options.output or os.path.join(options.folder, 'report.html')
   try:
+    run_files.check_path(output, '--output')
     text = _page(options.folder)
     with open(output, 'w', encoding='utf-8') as file:
       file.write(text)
   except ImportError as e:
     return _fail(f'matplotlib and markdown must be installed, found: {e}')
-  except (result_folders.FolderError, OSError) as e:
+  except (run_files.RunDirectoryError, OSError) as e:
     return _fail(str(e))
   print(output)
   return 0

@@ -51,8 +51,8 @@ def title(run: result_folders.Run) -> str:
   Args:
     run: The run.
   """
-  if not run.flags:
-    return run.name
+  if not run.flags.get('algorithm') or not run.flags.get('task'):
+    return run.name  # Not a run of `scripts.train`.
   estimator = run.flags.get('estimator')
   algorithm = run.flags['algorithm'] + (f' ({estimator})' if estimator else '')
   return f'{algorithm} on {run.flags["task"]}'
@@ -126,8 +126,8 @@ def _cards(run: result_folders.Run) -> dict[str, str]:
   ratio = _late_variance_ratio(run)
   if ratio is not None:
     cards['variance ratio, second half'] = f'{ratio:.2f}'
-  sizes = (run.summary or {}).get('state_bytes')
-  if sizes:
+  sizes = (run.summary or {}).get('state_bytes') or {}
+  if 'total' in sizes:
     cards['server state'] = _bytes(sizes['total'])
   _, seconds = result_folders.numbers(rows, 'seconds')
   if seconds:

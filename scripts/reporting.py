@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import io
+import math
 import statistics
 import sys
 from typing import Any, Optional
@@ -11,6 +12,18 @@ from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import training_loop
 from scripts import result_folders
 from scripts import run_plots
+
+# Kinds of what `table` needs of a `summary.json`.
+SUMMARY = {
+  'rounds': int,
+  'final_test_accuracy': float,
+  'evaluations_averaged': int,
+  'untrained_test_accuracy': float,
+  'state_bytes': dict[str, int],
+  'seconds_per_round_median': float,
+  'seconds_total': float,
+  'peak_resident_mib': float,
+}
 
 
 class ProgressBar(training_loop.Callback):
@@ -44,7 +57,12 @@ class ProgressBar(training_loop.Callback):
       'test accuracy': self._test_accuracy,
     }
     self._bar.set_postfix_str(
-      ', '.join(f'{k} {v:.3f}' for k, v in numbers.items() if v is not None),
+      ', '.join(
+        f'{name} {value:.3f}'
+        for name, value in numbers.items()
+        # Where nobody took part there is no loss.
+        if value is not None and not math.isnan(value)
+      ),
       refresh=False,
     )
     self._bar.update()

@@ -10,19 +10,34 @@ import csv
 import dataclasses
 import enum
 import io
-import json
 import os
 import re
 from typing import Any, Optional, Union
 
+from fedsteer_tff.programs import run_directory
+from fedsteer_tff.programs import run_files
 from scripts import compare_config
 
 # The final accuracy is the mean of so many last evaluations.
 _AVERAGED_EVALUATIONS = 10
 _KEYS = ('setting', 'method')
+# Kinds of what is used of a run's flags and summary, where they have it.
+_FLAGS = {
+  'task': str,
+  'algorithm': str,
+  'estimator': str,
+  'seed': int,
+  'rounds': int,
+  'num_clients': int,
+}
+_SUMMARY = {
+  'untrained_test_accuracy': float,
+  'state_bytes': dict[str, int],
+  'hashes': dict[str, str],
+}
 
 
-class FolderError(ValueError):
+class FolderError(run_files.RunDirectoryError):
   """A folder is not what it should be; the message is one line."""
 
 
@@ -118,16 +133,26 @@ def read_run(path: str) -> Run:
     path: The folder.
 
   Raises:
-    FolderError: If it holds no rounds, or a file in it is broken.
+    FolderError: If it holds no rounds.
+    RunDirectoryError: If a file in it is damaged.
   """
   rows = _rows(os.path.join(path, 'metrics.csv'), 'round')
-  config = _json(os.path.join(path, 'config.json')) or {}
+  config, summary = {}, None
+  config_path = os.path.join(path, 'config.json')
+  if os.path.exists(config_path):
+    config = run_directory.read_config(config_path)
+    run_files.check_members(
+      config_path, config['flags'], optional=_FLAGS, within='flags.'
+    )
+  summary_path = os.path.join(path, 'summary.json')
+  if os.path.exists(summary_path):
+    summary = run_files.read_object(summary_path, optional=_SUMMARY)
   return Run(
     path=path,
     rows=rows,
     flags=config.get('flags', {}),
-    versions=config.get('versions', {}),
-    summary=_json(os.path.join(path, 'summary.json')),
+    versions=config.get('versions') or {},
+    summary=summary,
   )
 
 
@@ -138,7 +163,8 @@ def read_results(path: str) -> Results:
     path: The folder.
 
   Raises:
-    FolderError: If a table is missing, empty or broken.
+    FolderError: If a table is empty or has not the columns that it should.
+    RunDirectoryError: If one is missing or damaged.
   """
   runs, curves = (
     [
@@ -150,7 +176,7 @@ def read_results(path: str) -> Results:
       ('curves.csv', ('seed', 'round', 'test_accuracy', 'variance_ratio')),
     )
   )
-  table = _text(os.path.join(path, 'table.md'))
+  table = run_files.read_text(os.path.join(path, 'table.md'))
   return Results(path, _comparison(runs, table), runs, curves, table)
 
 
@@ -240,7 +266,7 @@ def _value(column: str, text: str) -> Union[None, int, float, str]:
 
 def _rows(path: str, *columns: str) -> list[dict[str, str]]:
   """The complete rows of a CSV file that must have some columns."""
-  text = _text(path)
+  text = run_files.read_text(path)
   # The last row of a run in progress may be cut short.
   rows = list(csv.DictReader(io.StringIO(text[: text.rfind('\n') + 1])))
   if not rows:
@@ -252,29 +278,6 @@ def _rows(path: str, *columns: str) -> list[dict[str, str]]:
       f' {", ".join(missing)}'
     )
   return rows
-
-
-def _text(path: str) -> str:
-  try:
-    with open(path, encoding='utf-8', newline='') as file:
-      return file.read()
-  except (OSError, UnicodeDecodeError) as e:
-    raise FolderError(f'{path} must be a file that can be read: {e}') from e
-
-
-def _json(path: str) -> Optional[dict[str, Any]]:
-  """The object in a JSON file, None if there is no such file."""
-  if not os.path.exists(path):
-    return None
-  try:
-    content = json.loads(_text(path))
-  except json.JSONDecodeError as e:
-    raise FolderError(f'{path} must hold JSON, found: {e}') from e
-  if not isinstance(content, dict):
-    raise FolderError(
-      f'{path} must hold a JSON object, found a {type(content).__name__}'
-    )
-  return content
 
 
 def _content(path: str) -> str:

@@ -95,9 +95,11 @@ def _train(values: flags.FlagValues) -> int:
   try:
     if status is programs.RunStatus.FINISHED:
       print(f'{directory.path} holds this run, complete. Nothing to do.')
-      print(reporting.table(directory.read_summary()))
+      print(reporting.table(directory.read_summary(reporting.SUMMARY)))
       return 0
     return _run(values, config, directory, status)
+  except programs.RunDirectoryError as e:
+    return _fail(str(e))
   except Exception as e:
     if not programs.is_full_disk(e):
       raise
@@ -114,6 +116,7 @@ def _run(
 ) -> int:
   """Runs the rounds that are missing."""
   from fedsteer_tff import programs
+  from fedsteer_tff.programs import run_files
   from scripts import reporting
   from scripts import train_setup
 
@@ -134,7 +137,14 @@ def _run(
         ' another output_dir'
       )
     _warn_of_versions(directory.stored_versions(), versions)
-    _warn_of_workers(directory.stored_config(), config)
+    stored = directory.stored_config()
+    run_files.check_members(
+      directory.config_path,
+      stored,
+      optional={'workers': list},
+      within='flags.',
+    )
+    _warn_of_workers(stored, config)
   hashes = train_setup.hashes(
     training, seed=values.seed, num_rounds=values.rounds
   )
@@ -142,6 +152,10 @@ def _run(
 
   with programs.Interruption() as interruption:
     try:
+      store = programs.Checkpoints(
+        directory.checkpoint_dir,
+        warn=lambda text: print(f'train: warning: {text}', file=sys.stderr),
+      )
       with train_setup.runtime(values).activate() as runtime:
         with contextlib.closing(reporting.ProgressBar()) as bar:
           complete = _rounds(
@@ -149,16 +163,23 @@ def _run(
             config,
             hashes,
             directory,
+            store,
             training,
             interruption,
             runtime,
             bar,
           )
     except (programs.LocalRuntimeError, programs.RemoteRuntimeError) as e:
-      return _fail(f'{e}; the same command resumes')
+      return _fail(f'{e}; the same command {_goes_on(store)}')
     except programs.CheckpointError as e:
       return _fail(str(e))
   return 0 if complete else interruption.exit_code
+
+
+def _goes_on(store) -> str:
+  """Says where a run goes on, from its checkpoints."""
+  done = max(store.rounds(), default=0)
+  return f'resumes after round {done}' if done else 'begins anew'
 
 
 def _changed_hashes(values, directory, training) -> list[str]:
@@ -201,7 +222,15 @@ def _warn_of_workers(old: dict[str, Any], new: dict[str, Any]) -> None:
 
 
 def _rounds(
-  values, config, hashes, directory, training, interruption, runtime, bar
+  values,
+  config,
+  hashes,
+  directory,
+  store,
+  training,
+  interruption,
+  runtime,
+  bar,
 ) -> bool:
   """The rounds inside a TFF runtime; returns whether all are done."""
   from fedsteer_tff import programs
@@ -213,21 +242,11 @@ def _rounds(
   evaluate = programs.build_evaluation(model_fn, training.task.test_dataset)
   untrained = evaluate(process.get_model_weights(state))
 
-  store = programs.Checkpoints(
-    directory.checkpoint_dir,
-    warn=lambda text: print(f'train: warning: {text}', file=sys.stderr),
-  )
   restored = store.restore(state)
   if restored is not None:
     state, done = restored
     if done:
       print(f'Resuming {directory.path} after round {done}.', file=sys.stderr)
-  elif os.path.exists(directory.metrics_path):
-    # The state before the first round is saved before the first row is written.
-    raise programs.CheckpointError(
-      f'{directory.checkpoint_dir} must hold a checkpoint of the run that wrote'
-      f' {directory.metrics_path}, found none; move the run away to start anew'
-    )
   else:
     done = 0
     store.save(state, done)

@@ -12,6 +12,8 @@ from typing import Any, Optional
 from absl import app
 from absl import flags
 
+from fedsteer_tff.programs import addresses
+
 TASKS = ('cifar10', 'digits', 'emnist', 'fashion_mnist')
 ALGORITHMS = (
   'fedsteer',
@@ -511,15 +513,11 @@ def _check_workers(values: flags.FlagValues) -> None:
       if values[name].present:
         raise FlagError(f'--{name} is used with --workers only')
     return
-  if not values.workers or len(set(values.workers)) < len(values.workers):
-    raise FlagError(
-      '--workers must be one or more different addresses separated by commas,'
-      f' found {",".join(values.workers) or "none"}'
-    )
-  for worker in values.workers:
-    host, _, port = worker.rpartition(':')
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-      raise FlagError(f'--workers must be host:port, found {worker}')
+  try:
+    addresses.check_addresses(values.workers, '--workers')
+    addresses.check_timeout(values.worker_timeout, '--worker_timeout')
+  except ValueError as e:
+    raise FlagError(str(e)) from e
   if tls and len(tls) < len(TLS_FLAGS):
     missing = [f'--{name}' for name in TLS_FLAGS if name not in tls]
     raise FlagError(

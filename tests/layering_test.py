@@ -17,6 +17,8 @@ _AGGREGATORS = 'fedsteer_tff.aggregators'
 _CLIENT_WORK = 'fedsteer_tff.client_work'
 _ALGORITHMS = 'fedsteer_tff.algorithms'
 _PROGRAMS = 'fedsteer_tff.programs'
+# How a package imports its names when they are asked for.
+_ON_DEMAND = 'fedsteer_tff._on_demand'
 _FOUNDATIONS = (_SUBSPACE, _PARTICIPATION)
 _MIDDLE = (*_FOUNDATIONS, _AGGREGATORS, _CLIENT_WORK)
 
@@ -29,8 +31,9 @@ _ALLOWED = {
   _AGGREGATORS: _FOUNDATIONS,
   _CLIENT_WORK: _FOUNDATIONS,
   _ALGORITHMS: _MIDDLE,
-  _PROGRAMS: (*_MIDDLE, _ALGORITHMS),
-  'fedsteer_tff': (*_MIDDLE, _ALGORITHMS, _PROGRAMS),
+  _PROGRAMS: (*_MIDDLE, _ALGORITHMS, _ON_DEMAND),
+  _ON_DEMAND: (),
+  'fedsteer_tff': (*_MIDDLE, _ALGORITHMS, _PROGRAMS, _ON_DEMAND),
   'tasks': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS),
   'scripts': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS, _PROGRAMS, 'tasks'),
   'examples': ('fedsteer_tff', *_MIDDLE, _ALGORITHMS, _PROGRAMS, 'tasks'),
@@ -50,6 +53,18 @@ _FORBIDDEN = {
   ),
   # It has to work without TensorFlow Federated.
   'fedsteer_tff._version_check': (*_NO_TFF, 'tensorflow', 'numpy'),
+  # Flags are checked, and results read, without waiting for TensorFlow.
+  _ON_DEMAND: (*_NO_TFF, 'tensorflow', 'numpy'),
+  **{
+    f'{_PROGRAMS}.{name}': (*_NO_TFF, 'tensorflow', 'numpy')
+    for name in (
+      'addresses',
+      'files',
+      'metrics_table',
+      'run_directory',
+      'run_files',
+    )
+  },
 }
 
 

@@ -292,15 +292,21 @@ def _build_list_aggregate(
   list_names: tuple[str, ...] = _TABLE + ('core_slot', 'core_update')
   # The server finds them among all updates where it has these.
   keeps_candidates = spec.admits_reporting and not collects
-  if keeps_candidates:
-    specs = dict(specs, candidate_score=tf.TensorSpec([None], tf.float32))
-    list_names += _CANDIDATES
 
   @tff.tensorflow.computation
   def zero() -> collections.OrderedDict[str, Any]:
     accumulator = collections.OrderedDict(
       (name, empty(specs[name])) for name in list_names
     )
+    if keeps_candidates:
+      accumulator['candidates'] = collections.OrderedDict(
+        id=empty(tf.TensorSpec([None], tf.int32)),
+        score=empty(tf.TensorSpec([None], tf.float32)),
+        place=empty(tf.TensorSpec([None], tf.int32)),
+        updates=[
+          empty(specs['candidate_update']) for _ in range(spec.core_set_size)
+        ],
+      )
     accumulator['repeated'] = empty(tf.TensorSpec([None], tf.bool))
     if keeps_sum:
       accumulator['weighted_sum'] = tf.zeros([spec.dimension])
@@ -343,23 +349,8 @@ def _build_list_aggregate(
       accumulator['core_update'], report['update'], is_row
     )
     if keeps_candidates:
-      new.update(
-        _best_candidates(
-          spec,
-          *(
-            _append(
-              accumulator[name], value, counts & (report['core_slot'] < 0)
-            )
-            for name, value in zip(
-              _CANDIDATES,
-              (
-                report['client_id'],
-                report['update'],
-                report['admission_score'],
-              ),
-            )
-          ),
-        )
+      new['candidates'] = _offer_candidate(
+        accumulator['candidates'], report, counts & (report['core_slot'] < 0)
       )
     new['repeated'] = _append(accumulator['repeated'], repeated, listed)
     if keeps_sum:
@@ -406,22 +397,8 @@ def _build_list_aggregate(
         [first[name], tf.boolean_mask(second[name], fresh_row)], axis=0
       )
     if keeps_candidates:
-      others = ~tf.reduce_any(
-        tf.equal(
-          second['candidate_id'][:, tf.newaxis], first['client_id'][tf.newaxis]
-        ),
-        axis=1,
-      )
-      merged.update(
-        _best_candidates(
-          spec,
-          *(
-            tf.concat(
-              [first[name], tf.boolean_mask(second[name], others)], axis=0
-            )
-            for name in _CANDIDATES
-          ),
-        )
+      merged['candidates'] = _merge_candidates(
+        first['candidates'], second['candidates'], first['client_id']
       )
     merged['repeated'] = tf.concat(
       [
@@ -480,21 +457,116 @@ def _build_dense_sum(
   return aggregate
 
 
+def _offer_candidate(
+  candidates: Mapping[str, Any],
+  report: Mapping[str, tf.Tensor],
+  eligible: tf.Tensor,
+) -> collections.OrderedDict[str, Any]:
+  """Returns the candidates, at most k, with that of a report if it is better.
+
+  Ids, scores and places are in order of arrival. Every update has a place of
+  its own, so that another's arrival does not copy it.
+
+  Args:
+    candidates: `id`, `score` and `place` [c], and k `updates` [1, D], or [0, D]
+      in a place that nobody has.
+    report: See `reports.build_report`.
+    eligible: Bool scalar, whether the report is a candidate's.
+
+  Returns:
+    The same as `candidates`.
+  """
+  scores, places = candidates['score'], candidates['place']
+  count, most = tf.size(scores), len(candidates['updates'])
+  full = count >= most
+  # The last of the lowest; there is none before the first arrival.
+  latest_first = tf.reverse(tf.concat([scores, [float('inf')]], 0), axis=[0])
+  lowest = count - tf.argmin(latest_first, output_type=tf.int32)
+  beaten = report['admission_score'] > tf.reduce_min(latest_first)
+  enters = eligible & (~full | beaten)
+  stays = ~(full & enters & tf.equal(tf.range(count), lowest))
+  place = tf.where(full, tf.concat([places, [0]], 0)[lowest], count)
+
+  def listed(name: str, value: tf.Tensor) -> tf.Tensor:
+    return _append(tf.boolean_mask(candidates[name], stays), value, enters)
+
+  def placed(number: int, occupant: tf.Tensor) -> tf.Tensor:
+    return tf.cond(
+      enters & tf.equal(place, number),
+      lambda: report['update'][tf.newaxis],
+      lambda: occupant,
+    )
+
+  return collections.OrderedDict(
+    id=listed('id', report['client_id']),
+    score=listed('score', report['admission_score']),
+    place=listed('place', place),
+    updates=[placed(i, old) for i, old in enumerate(candidates['updates'])],
+  )
+
+
+def _merge_candidates(
+  first: Mapping[str, Any], second: Mapping[str, Any], first_ids: tf.Tensor
+) -> collections.OrderedDict[str, Any]:
+  """Returns the best of two accumulators' candidates.
+
+  Args:
+    first: See `_offer_candidate`.
+    second: Candidates that came later; those whose clients are among
+      `first_ids` are left out.
+    first_ids: Int32 [n].
+
+  Returns:
+    The same as `first`.
+  """
+  others = ~tf.reduce_any(
+    tf.equal(second['id'][:, tf.newaxis], first_ids[tf.newaxis]), axis=1
+  )
+  most = len(first['updates'])
+  merged = _best_candidates(
+    most,
+    *(
+      tf.concat([ours, tf.boolean_mask(theirs, others)], axis=0)
+      for ours, theirs in (
+        (first['id'], second['id']),
+        (_candidate_updates(first), _candidate_updates(second)),
+        (first['score'], second['score']),
+      )
+    ),
+  )
+  updates = merged['candidate_update']
+  return collections.OrderedDict(
+    id=merged['candidate_id'],
+    score=merged['candidate_score'],
+    place=tf.range(tf.size(merged['candidate_id'])),
+    updates=[updates[i : i + 1] for i in range(most)],
+  )
+
+
+def _candidate_updates(candidates: Mapping[str, Any]) -> tf.Tensor:
+  """Returns the candidates' updates [c, D] in order of arrival."""
+  places = candidates['place']
+  by_place = tf.concat(candidates['updates'], axis=0)
+  in_order = tf.reduce_all(tf.equal(places, tf.range(tf.size(places))))
+  return tf.cond(
+    in_order, lambda: by_place, lambda: tf.gather(by_place, places)
+  )
+
+
 def _best_candidates(
-  spec: reports.ReportSpec,
+  most: int,
   client_ids: tf.Tensor,
   updates: tf.Tensor,
   scores: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
-  """Returns the k candidates of the largest scores, in order of arrival."""
+  """Returns the candidates of the largest scores, in order of arrival."""
   candidates = dict(zip(_CANDIDATES, (client_ids, updates, scores)))
-  count = spec.core_set_size
 
   def best() -> dict[str, tf.Tensor]:
-    places = tf.sort(tf.math.top_k(scores, count).indices)
+    places = tf.sort(tf.math.top_k(scores, most).indices)
     return {name: tf.gather(v, places) for name, v in candidates.items()}
 
-  return tf.cond(tf.size(scores) > count, best, lambda: candidates)
+  return tf.cond(tf.size(scores) > most, best, lambda: candidates)
 
 
 def _importance(
@@ -532,6 +604,10 @@ def _finish(
   else:
     table = dict(unfinished)
     table['multiplicity'] = tf.ones_like(table['weight'])
+    candidates = table.pop('candidates', None)
+    if candidates is not None:
+      table['candidate_id'] = candidates['id']
+      table['candidate_update'] = _candidate_updates(candidates)
   if spec.estimator is not None:
     table['reported_probability'] = table['probability']
     table['probability'] = probability_estimates.used_probabilities(
@@ -567,7 +643,7 @@ def _finish(
       )
       table.update(
         _best_candidates(
-          spec,
+          spec.core_set_size,
           *(
             tf.boolean_mask(values, ~is_core)
             for values in (table['client_id'], updates, scores)

@@ -114,7 +114,7 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   core_eligibility: Optional[str] = None
   client_weighting: str = identity.KNOWN
   aggregation: str = designs.SKETCHED_PROJECTION
-  sketch_size: int = 1024
+  sketch_size: int = 384
   sketch_seed: int = 0
   candidate_pool_size: int = 1024
   correction_factory: Optional[tff.aggregators.UnweightedAggregationFactory] = (
@@ -294,17 +294,18 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
     reselect_every = self.reselect_every
     if reselect_every is None:
       reselect_every = 1 if admits else 0
+    size = self.core_set_size if core_set is None else len(core_set)
     return server_round.RoundConfig(
       spec=reports.ReportSpec(
         update_type=update_type,
         population_size=self.population_size,
-        core_set_size=(
-          self.core_set_size if core_set is None else len(core_set)
-        ),
+        core_set_size=size,
         sketch_size=self.sketch_size,
         sketch_seed=self.sketch_seed,
         collects_sketches=core_set is None,
-        projects_sketches=self.aggregation == designs.SKETCHED_PROJECTION,
+        projects_sketches=(
+          size > 0 and self.aggregation == designs.SKETCHED_PROJECTION
+        ),
         ridge=self.ridge,
         absolute_ridge=self.absolute_ridge,
         rule=self.rule,

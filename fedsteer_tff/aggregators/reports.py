@@ -235,10 +235,10 @@ def build_report(
       tf.math.is_nan(probability), probability_estimates.UNKNOWN, probability
     )
   update = spec.flatten(value[_UPDATE])
-  # The squared norm is finite only if every entry is. One that overflows would
-  # poison every inner product.
-  squared_norm = tf.reduce_sum(update**2)
-  is_finite = tf.math.is_finite(squared_norm) & tf.math.is_finite(weight)
+  # Half the squared norm, in one pass. It is finite only if every entry is. One
+  # that overflows would poison every inner product.
+  half_squared_norm = tf.nn.l2_loss(update)
+  is_finite = tf.math.is_finite(half_squared_norm) & tf.math.is_finite(weight)
   present = ~is_padding & tf.not_equal(weight, 0.0)
   counts = present & is_finite
   # A branch, unlike a selection of entries, copies nothing.
@@ -265,7 +265,7 @@ def build_report(
     core_slot=core_slots(core_set, client_id[tf.newaxis])[0],
     coordinates=coordinates[0],
     inner_products=inner[0],
-    squared_norm=tf.reduce_sum(seen**2),
+    squared_norm=2 * tf.nn.l2_loss(seen),
     sketch=sketch,
   )
   used = report['probability']
@@ -312,7 +312,13 @@ def _identity_assertions(
   size = spec.population_size
   known = is_padding | ((client_id >= 0) & (client_id < size))
   in_range = is_padding | ((probability > 0) & (probability <= 1))
-  if spec.estimator is not None:
+  rule = 'participation_probability must be in (0, 1], found'
+  if spec.estimator is None:
+    rule = (
+      'participation_probability must be in (0, 1] (where it is not known, NaN,'
+      ' the process has to estimate it: see participation=), found'
+    )
+  else:
     in_range |= tf.math.is_nan(probability)
   return [
     tf.debugging.Assert(
@@ -325,7 +331,7 @@ def _identity_assertions(
     tf.debugging.Assert(
       in_range,
       [
-        'participation_probability must be in (0, 1], found',
+        rule,
         probability,
         'for client_id',
         client_id,

@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Mapping
+import math
 from typing import Any, Callable, Optional
 
 import tensorflow as tf
@@ -10,6 +11,9 @@ import tensorflow_federated as tff
 from fedsteer_tff.client_work import client_data
 from fedsteer_tff.client_work import weight_term
 from fedsteer_tff.participation import identity as identity_lib
+
+# What TFF's client work measures, and the count in it that Keras models have.
+_TRAIN, _NUM_EXAMPLES = 'train', 'num_examples'
 
 
 def build_identified_client_work(
@@ -33,6 +37,10 @@ def build_identified_client_work(
   zeros; here its weight becomes NaN, so that the aggregator can drop it, count
   it and keep it out of its caches. So does that of an update whose squared norm
   is not finite.
+
+  Metrics of a round without examples, such as one in which nobody takes part,
+  would be 0 where TFF divides by their number. Here those that are not integers
+  are NaN then, if the model counts `num_examples`, as Keras models do.
 
   Args:
     model_fn: A no-argument callable that builds a `VariableModel`, or a
@@ -119,6 +127,10 @@ def build_identified_client_work(
         (examples > 0) | tf.equal(num_batches, 0),
       )
 
+  without_examples = _build_metrics_without_examples(
+    training.next.type_signature.result.measurements.member
+  )
+
   @tff.federated_computation(
     state_type,
     weights_type,
@@ -134,8 +146,11 @@ def build_identified_client_work(
     result = tff.federated_map(
       identify, (output.result, data.ident if known else data)
     )
+    measurements = output.measurements
+    if without_examples is not None:
+      measurements = tff.federated_map(without_examples, measurements)
     return tff.templates.MeasuredProcessOutput(
-      output.state, result, output.measurements
+      output.state, result, measurements
     )
 
   return tff.learning.templates.ClientWorkProcess(
@@ -148,16 +163,51 @@ def build_identified_client_work(
 
 def read_identity(ident: Any) -> 'collections.OrderedDict[str, tf.Tensor]':
   """Returns the element of `ident`; TensorFlow code that runs on a client."""
-  nobody = tf.nest.map_structure(
-    lambda spec: tf.zeros(spec.shape, spec.dtype), ident.element_spec
-  )
-  return ident.reduce(nobody, lambda _, element: element)
+  # Not `reduce`, which optimizes the dataset first: that takes as long as a
+  # batch of training.
+  return ident.get_single_element()
+
+
+def _build_metrics_without_examples(
+  metrics_type: tff.Type,
+) -> Optional[tff.Computation]:
+  """Returns a computation that makes metrics NaN if there were no examples.
+
+  Args:
+    metrics_type: The type of what a client work measures, on the server.
+
+  Returns:
+    It; None if nobody counts the examples.
+  """
+  train = getattr(metrics_type, _TRAIN, None)
+  count = getattr(train, _NUM_EXAMPLES, None)
+  if not isinstance(count, tff.TensorType) or count.shape != ():
+    return None
+
+  @tff.tensorflow.computation(metrics_type)
+  def without_examples(metrics: Any) -> Any:
+    empty = tf.equal(metrics[_TRAIN][_NUM_EXAMPLES], 0)
+
+    def unless_empty(value: tf.Tensor) -> tf.Tensor:
+      if not value.dtype.is_floating:
+        return value
+      return tf.where(empty, tf.constant(math.nan, value.dtype), value)
+
+    changed = collections.OrderedDict(metrics)
+    changed[_TRAIN] = collections.OrderedDict(
+      (name, tf.nest.map_structure(unless_empty, value))
+      for name, value in metrics[_TRAIN].items()
+    )
+    return changed
+
+  return without_examples
 
 
 def _squared_norm(update: Any) -> tf.Tensor:
   return tf.add_n(
     [
-      tf.reduce_sum(tf.cast(part, tf.float32) ** 2)
+      # In one pass, without a copy of the squares.
+      2 * tf.nn.l2_loss(tf.cast(part, tf.float32))
       for part in tf.nest.flatten(update)
     ]
   )

@@ -1,22 +1,28 @@
 """The fixed population of clients that a training run draws from."""
 
 import dataclasses
+from typing import Optional
 
 import numpy as np
 import numpy.typing as npt
 
 
 def check_probabilities(
-  values: npt.ArrayLike, name: str = 'participation_probabilities'
+  values: npt.ArrayLike,
+  name: str = 'participation_probabilities',
+  *,
+  may_be_unknown: bool = False,
 ) -> npt.NDArray[np.float64]:
   """Checks and copies a vector of participation probabilities.
 
   Args:
     values: Array-like of numbers, [N].
     name: The argument's name, for error messages.
+    may_be_unknown: Whether entries may be NaN or None, for a client of which
+      nobody knows it.
 
   Returns:
-    A read-only float64 array [N].
+    A read-only float64 array [N]; NaN for what is not known.
 
   Raises:
     TypeError: If `values` does not consist of numbers.
@@ -24,10 +30,14 @@ def check_probabilities(
       outside (0, 1].
   """
   array = _numeric_vector(values, name)
-  bad = np.flatnonzero(~((array > 0) & (array <= 1)))
+  good = (array > 0) & (array <= 1)
+  if may_be_unknown:
+    good |= np.isnan(array)
+  bad = np.flatnonzero(~good)
   if bad.size:
+    unknown = ', or NaN where it is not known' if may_be_unknown else ''
     raise ValueError(
-      f'{name} must be in (0, 1], found {array[bad[0]]!r} for client'
+      f'{name} must be in (0, 1]{unknown}, found {array[bad[0]]!r} for client'
       f' {bad[0]} ({bad.size} such clients)'
     )
   array.flags.writeable = False
@@ -49,48 +59,67 @@ def _numeric_vector(
   return array
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, init=False)
 class Population:
   """Weights and participation probabilities of all N clients.
 
-  Client i is row i of both arrays. Both are copied and made read-only.
+  Client i is row i of both arrays, which are read-only.
 
   Attributes:
-    weights: Float64 [N], d_i: finite, >= 0, with a positive sum, for instance
-      the clients' numbers of examples. Stored divided by their sum.
-    participation_probabilities: Float64 [N], p_i in (0, 1].
-
-  Raises:
-    TypeError: If an argument does not consist of numbers.
-    ValueError: If an argument breaks one of the rules above, or their lengths
-      differ.
+    weights: Float64 [N], d_i, which sum to 1.
+    participation_probabilities: Float64 [N], p_i in (0, 1], NaN where it is not
+      known.
   """
 
   weights: npt.NDArray[np.float64]
   participation_probabilities: npt.NDArray[np.float64]
 
-  def __post_init__(self) -> None:
-    weights = _numeric_vector(self.weights, 'weights')
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+  def __init__(
+    self,
+    weights: npt.ArrayLike,
+    participation_probabilities: Optional[npt.ArrayLike],
+  ) -> None:
+    """Checks and copies the arguments.
+
+    Args:
+      weights: Array-like of float, [N], d_i: finite, >= 0, with a positive sum,
+        for instance the clients' numbers of examples. They are divided by their
+        sum.
+      participation_probabilities: Array-like of float, [N], p_i in (0, 1]; NaN
+        or None for a client of which it is not known, None for all of them.
+        Only processes that estimate it (`participation=RunningFrequency(...)`,
+        say) can train such clients.
+
+    Raises:
+      TypeError: If an argument does not consist of numbers.
+      ValueError: If an argument breaks one of the rules above, or their lengths
+        differ.
+    """
+    shares = _numeric_vector(weights, 'weights')
+    bad = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
     if bad.size:
       raise ValueError(
-        f'weights must be finite and >= 0, found {weights[bad[0]]!r} for'
+        f'weights must be finite and >= 0, found {shares[bad[0]]!r} for'
         f' client {bad[0]} ({bad.size} such clients)'
       )
-    largest = weights.max()
+    largest = shares.max()
     if largest == 0:
       raise ValueError('weights must have a positive sum, found all zero')
     # Dividing by the largest first keeps the sum finite.
-    weights = weights / largest
-    weights /= weights.sum()
-    weights.flags.writeable = False
-    probabilities = check_probabilities(self.participation_probabilities)
-    if len(weights) != len(probabilities):
+    shares = shares / largest
+    shares /= shares.sum()
+    shares.flags.writeable = False
+    if participation_probabilities is None:
+      participation_probabilities = np.full(shares.shape, np.nan)
+    probabilities = check_probabilities(
+      participation_probabilities, may_be_unknown=True
+    )
+    if len(shares) != len(probabilities):
       raise ValueError(
         'weights and participation_probabilities must have the same length,'
-        f' found {len(weights)} and {len(probabilities)}'
+        f' found {len(shares)} and {len(probabilities)}'
       )
-    object.__setattr__(self, 'weights', weights)
+    object.__setattr__(self, 'weights', shares)
     object.__setattr__(self, 'participation_probabilities', probabilities)
 
   @property

@@ -133,6 +133,10 @@ class TensorBoard(training_loop.Callback):
     if result.round_num % self._flush_every == 0:
       self._writer.flush()
 
+  def on_error(self, state: Any, round_num: int) -> None:
+    """Closes the event file: the rounds in it will not be run again."""
+    self.on_end(state, round_num)
+
   def on_end(self, state: Any, round_num: int) -> None:
     """Closes the event file."""
     del state, round_num
@@ -141,6 +145,9 @@ class TensorBoard(training_loop.Callback):
 
 class SaveCheckpoints(training_loop.Callback):
   """Saves the state every few rounds and at the end of the loop.
+
+  Also if the loop ends by an error, such as a worker that is lost: the state
+  before the round that failed, unless it was lost as well.
 
   Should come after the callbacks whose files must not fall behind a state.
   """
@@ -164,6 +171,11 @@ class SaveCheckpoints(training_loop.Callback):
     """Saves the state if it is due."""
     if result.round_num % self._every == 0:
       self._store.save(result.state, result.round_num)
+
+  def on_error(self, state: Any, round_num: int) -> None:
+    """Saves the state, unless there is a newer one."""
+    if round_num > max(self._store.rounds(), default=-1):
+      self._store.save(state, round_num)
 
   def on_end(self, state: Any, round_num: int) -> None:
     """Saves the state."""

@@ -7,7 +7,8 @@ cannot be read is set aside and the state before is used.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import hashlib
 import os
 import shutil
@@ -29,6 +30,10 @@ _READ_BYTES = 2**20
 
 class CheckpointError(ValueError):
   """A run cannot go on from what its checkpoints hold, or cannot write them."""
+
+
+class CheckpointAccessError(CheckpointError):
+  """A checkpoint could not be read this time; it may be a good one."""
 
 
 class CheckpointManager(tff.program.FileProgramStateManager):
@@ -58,10 +63,19 @@ class CheckpointManager(tff.program.FileProgramStateManager):
 
     Raises:
       ValueError: If `keep` is not an integer >= 1.
+      CheckpointError: If there can be no such folder.
     """
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
       raise ValueError(f'keep must be an integer >= 1, found {keep!r}')
     self._directory = os.fspath(root_dir)
+    try:
+      os.makedirs(self._directory, exist_ok=True)
+      files.remove_unfinished(self._directory, _PREFIX)
+    except OSError as e:
+      raise CheckpointError(
+        f'{self._directory} must be a folder that can be written, found:'
+        f' {_first_line(e)}; {files.advice(e)}, and the same command goes on'
+      ) from e
     super().__init__(
       self._directory, prefix=_PREFIX, keep_total=keep, keep_first=False
     )
@@ -69,7 +83,6 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     self._releases = releases
     # Made where it is used: before Python 3.10 it belongs to an event loop.
     self._writing: Optional[asyncio.Lock] = None
-    files.remove_unfinished(self._directory, _PREFIX)
 
   async def save(self, program_state: Any, version: int) -> None:
     """Writes a state.
@@ -80,7 +93,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
 
     Raises:
       CheckpointError: If it cannot be written, for instance since the disk is
-        full. The states before are as they were.
+        full, and what helps. The states before are as they were.
       ProgramStateExistsError: That of `tff.program`, if this version is there.
     """
     if self._writing is None:
@@ -107,6 +120,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       The state, in that structure.
 
     Raises:
+      CheckpointAccessError: If the system does not let it be read, for now.
       CheckpointError: If it is damaged or belongs to another program.
       ProgramStateNotFoundError: That of `tff.program`, if it is not there.
     """
@@ -117,6 +131,12 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     except tff.program.ProgramStateNotFoundError:
       raise
     except Exception as e:  # Damage has as many types as TensorFlow readers.
+      if files.is_unreadable(e):
+        raise CheckpointAccessError(
+          f'the checkpoint of round {version} in {self._directory} must be'
+          f' readable, found: {_first_line(e)}; it is left as it is, and the'
+          ' same command tries again'
+        ) from e
       raise CheckpointError(
         f'the checkpoint of round {version} in {self._directory} cannot be'
         f' read: {_first_line(e)}'
@@ -126,7 +146,8 @@ class CheckpointManager(tff.program.FileProgramStateManager):
   async def load_latest(self, structure: Any) -> tuple[Any, int]:
     """Returns the newest state that can be read, and its version.
 
-    Those that cannot be read are renamed to 'unreadable_<version>'.
+    Those that are damaged are renamed to 'unreadable_<version>'. A state that
+    the system does not let be read may be a good one, and is left alone.
 
     Args:
       structure: A state of the same program.
@@ -135,13 +156,22 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       (None, 0) if there is no state.
 
     Raises:
-      CheckpointError: If there are states and none of them can be read, now or
+      CheckpointAccessError: If the system does not let one be read, for now.
+      CheckpointError: If there are states and all of them are damaged, now or
         when it was tried before.
     """
-    versions = await self.get_versions() or []
+    try:
+      versions = await self.get_versions() or []
+    except (OSError, tf.errors.OpError) as e:
+      raise CheckpointAccessError(
+        f'{self._directory} must be a folder that can be read, found:'
+        f' {_first_line(e)}'
+      ) from e
     for version in reversed(versions):
       try:
         return await self.load(version, structure), version
+      except CheckpointAccessError:
+        raise
       except CheckpointError as e:
         self._warn(f'{e}; it is set aside')
         self._set_aside(version)
@@ -200,17 +230,18 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     root = self._path(version)
     names = sorted(
       os.path.relpath(os.path.join(folder, name), root)
-      for folder, _, file_names in os.walk(root)
+      for folder, _, file_names in os.walk(root, onerror=_raise)
       for name in file_names
     )
     for name in names:
       if name.startswith(_DIGEST):  # The digest, or what was to become it.
         continue
       path = os.path.join(root, name)
-      digest.update(f'{name}\n{os.path.getsize(path)}\n'.encode())
-      with open(path, 'rb') as f:
-        while block := f.read(_READ_BYTES):
-          digest.update(block)
+      with _naming(path):
+        digest.update(f'{name}\n{os.path.getsize(path)}\n'.encode())
+        with open(path, 'rb') as f:
+          while block := f.read(_READ_BYTES):
+            digest.update(block)
     return digest.hexdigest()
 
   def _check_digest(self, version: int) -> None:
@@ -226,11 +257,16 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       ValueError: If the digest is another.
     """
     path = self._path(version, _DIGEST)
-    if not os.path.isfile(path):
-      return
-    with open(path, 'rb') as f:
-      stored = f.read()
+    if not os.path.exists(self._path(version)):
+      return  # For the caller to notice.
+    # Of states without a digest too: what cannot be read is noticed here, where
+    # the system's error is seen, and not by TensorFlow.
     found = self._digest(version)
+    try:
+      with _naming(path), open(path, 'rb') as f:
+        stored = f.read()
+    except FileNotFoundError:
+      return
     if stored != found.encode():
       raise ValueError(
         f'its files must have the digest in {_DIGEST}, found {found}'
@@ -243,8 +279,8 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       last = f'the last good one is of round {versions[-1]}'
     return (
       f'the checkpoint of round {version} cannot be written to'
-      f' {self._directory} ({_first_line(error)}): {last}; make room, and the'
-      ' same command resumes'
+      f' {self._directory} ({_first_line(error)}): {last};'
+      f' {files.advice(error)}, and the same command resumes'
     )
 
 
@@ -270,6 +306,7 @@ class Checkpoints:
 
     Raises:
       ValueError: If `keep` is not an integer >= 1.
+      CheckpointError: If there can be no such folder.
     """
     self._manager = CheckpointManager(directory, keep=keep, warn=warn)
 
@@ -304,7 +341,8 @@ class Checkpoints:
       The state and how many rounds it has seen, or None if there is none.
 
     Raises:
-      CheckpointError: If there are states and none of them can be read.
+      CheckpointError: If there are states and all of them are damaged, or the
+        system does not let the newest one be read.
     """
     expected = [np.asarray(leaf) for leaf in tf.nest.flatten(like)]
     stored, _ = asyncio.run(self._manager.load_latest([np.int64(0), *expected]))
@@ -385,6 +423,21 @@ def _check_leaves(leaves: Sequence[Any], expected: Sequence[Any]) -> None:
         f'leaf {i} of the state must be {like.dtype}{list(like.shape)},'
         f' found {leaf.dtype}{list(leaf.shape)}'
       )
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+  """Puts a file's name into errors of the system that are about it."""
+  try:
+    yield
+  except OSError as e:
+    if e.errno is not None and e.filename is None:
+      raise OSError(e.errno, os.strerror(e.errno), path) from e
+    raise
+
+
+def _raise(error: OSError) -> None:
+  raise error
 
 
 def _first_line(error: Exception) -> str:

@@ -201,7 +201,8 @@ def build_client_data_computation(
       batches, as the model takes them. Called once, inside a graph: it has to
       find the data by TensorFlow's means, such as a file named by the id.
     population: The N clients' weights, and the participation probabilities
-      that they declare: the true ones, or estimates.
+      that they declare: the true ones, estimates, or NaN for those that are not
+      known, which the process has to estimate then.
 
   Returns:
     A `tff.Computation` from int32 to `client_work.client_data_type`. The id

@@ -1,6 +1,6 @@
 """Writing files so that a reader never sees half of one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import errno
 import json
 import os
@@ -12,6 +12,29 @@ PathLike = Union[str, os.PathLike[str]]
 
 # No room on the disk, none in the user's share of it, none for the file.
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What helps against an error, by its numbers.
+_ADVICE = (
+  (_FULL_DISK, 'make room'),
+  ((errno.EACCES, errno.EPERM), 'let this user write there'),
+  ((errno.EROFS,), 'mount the file system for writing'),
+  (
+    (errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.EISDIR),
+    'make the path one of folders',
+  ),
+)
+_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+# Libraries that quote the system have no numbers, and may find any words in a
+# file that is damaged: these are what happens.
+_UNREADABLE = (
+  errno.EACCES,
+  errno.EPERM,
+  errno.EIO,
+  errno.ESTALE,
+  errno.ENOMEM,
+  errno.EMFILE,
+  errno.ENFILE,
+  errno.ETIMEDOUT,
+)
 
 
 def write_text(path: PathLike, text: str) -> None:
@@ -44,31 +67,6 @@ def write_json(path: PathLike, value: Mapping[str, Any]) -> None:
   write_text(path, json.dumps(value, indent=2) + '\n')
 
 
-def read_json(path: PathLike) -> dict[str, Any]:
-  """Returns the JSON object in the file at `path`.
-
-  Args:
-    path: The file to read.
-
-  Returns:
-    The object's members by name.
-
-  Raises:
-    ValueError: If the file does not hold a JSON object.
-  """
-  with open(path, encoding='utf-8') as f:
-    text = f.read()
-  try:
-    value = json.loads(text)
-  except json.JSONDecodeError as e:
-    raise ValueError(f'{path} must hold JSON, found: {e}') from e
-  if not isinstance(value, dict):
-    raise ValueError(
-      f'{path} must hold a JSON object, found a {type(value).__name__}'
-    )
-  return value
-
-
 def remove_unfinished(folder: PathLike, prefix: str) -> None:
   """Removes what the writers of `tff.program` had not finished.
 
@@ -92,6 +90,21 @@ def remove_unfinished(folder: PathLike, prefix: str) -> None:
       os.remove(path)
 
 
+def advice(error: BaseException) -> str:
+  """Returns what helps against an error of the file system.
+
+  Args:
+    error: As for `is_full_disk`.
+
+  Returns:
+    A few words, to be followed by what can be done then.
+  """
+  for numbers, words in _ADVICE:
+    if _is_any_of(error, numbers):
+      return words
+  return 'mend that'
+
+
 def is_full_disk(error: BaseException) -> bool:
   """Returns whether an error says that there is no room to write.
 
@@ -102,6 +115,30 @@ def is_full_disk(error: BaseException) -> bool:
   Returns:
     True for a full disk, an exhausted quota, and a file that grew too large.
   """
+  return _is_any_of(error, _FULL_DISK)
+
+
+def is_unreadable(error: BaseException) -> bool:
+  """Returns whether an error says nothing of what is in a file.
+
+  It was not read: there may be no permission, memory or descriptor, or a device
+  or server that fails. It may be read at another time.
+
+  Args:
+    error: As for `is_full_disk`.
+
+  Returns:
+    False for a file that is missing, and for an error that does not come from
+    the system.
+  """
+  if isinstance(error, MemoryError):
+    return True
   if isinstance(error, OSError):
-    return error.errno in _FULL_DISK
-  return any(os.strerror(number) in str(error) for number in _FULL_DISK)
+    return error.errno is not None and error.errno not in _MISSING
+  return _is_any_of(error, _UNREADABLE)
+
+
+def _is_any_of(error: BaseException, numbers: Sequence[int]) -> bool:
+  if isinstance(error, OSError):
+    return error.errno in numbers
+  return any(os.strerror(number) in str(error) for number in numbers)

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 import csv
 import io
 import os
-from typing import Optional, Union
+import re
+from typing import Any, Optional, Union
 
 from fedsteer_tff.programs import files
+from fedsteer_tff.programs import run_files
 
 Cell = Union[int, float, str]
 
@@ -23,6 +25,14 @@ def _line(cells: Sequence[str]) -> str:
   buffer = io.StringIO()
   csv.writer(buffer, lineterminator='\n').writerow(cells)
   return buffer.getvalue()
+
+
+def _is_round(row: Mapping[Optional[str], Any]) -> bool:
+  """Whether a row has the table's columns, and the number of a round."""
+  # A cell too many has no name, one too few no value.
+  if None in row or None in row.values():
+    return False
+  return re.fullmatch('[0-9]+', row.get('round', ''), re.ASCII) is not None
 
 
 class MetricsTable:
@@ -44,14 +54,32 @@ class MetricsTable:
     self._columns: Optional[list[str]] = None
 
   def rows(self) -> list[dict[str, str]]:
-    """Returns the complete rows, oldest first; none if there is no file."""
+    """Reads the complete rows.
+
+    Returns:
+      They, oldest first; none if there is no file.
+
+    Raises:
+      RunDirectoryError: If the file cannot be read or is no table of rounds.
+    """
     if not os.path.exists(self._path):
       return []
-    with open(self._path, encoding='utf-8', newline='') as f:
-      text = f.read()
+    text = run_files.read_text(self._path)
     # A row whose end is missing was cut short by the end of a process.
     text = text[: text.rfind('\n') + 1]
-    return list(csv.DictReader(io.StringIO(text)))
+    try:
+      rows = list(csv.DictReader(io.StringIO(text), strict=True))
+      wrong = [row for row in rows if not _is_round(row)]
+    except csv.Error as e:
+      raise run_files.RunDirectoryError(
+        f'{self._path} must be a table with one row for each round, found: {e}'
+      ) from e
+    if wrong:
+      raise run_files.RunDirectoryError(
+        f'{self._path} must be a table with one row for each round, found'
+        f' {wrong[0]}'
+      )
+    return rows
 
   def truncate(self, num_rounds: int) -> None:
     """Keeps the rows of rounds 1 to `num_rounds`.
@@ -60,12 +88,13 @@ class MetricsTable:
       num_rounds: How many rounds the state has seen.
 
     Raises:
-      ValueError: If one of those rows is missing.
+      RunDirectoryError: If one of those rows is missing, or the file is no
+        table of rounds.
     """
     rows = self.rows()
     kept = [r for r in rows if int(r['round']) <= num_rounds]
     if [int(r['round']) for r in kept] != list(range(1, num_rounds + 1)):
-      raise ValueError(
+      raise run_files.RunDirectoryError(
         f'{self._path} must hold one row for each of the {num_rounds} rounds'
         f' before the checkpoint, found {len(kept)} of them; it was changed'
         ' after the run wrote it'

@@ -8,12 +8,14 @@ from any checkpoint releases the rest, and nothing but the rest, again.
 """
 
 import asyncio
+import csv
 import os
 from typing import Any
 
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import files
+from fedsteer_tff.programs import run_files
 
 
 class Releases:
@@ -80,14 +82,27 @@ class DurableCsv(tff.program.CSVFileReleaseManager):
       file_path: The file.
       key_fieldname: The column of the release's key. A release removes rows
         with the same or a larger key.
+
+    Raises:
+      RunDirectoryError: If the file is something else.
     """
     self._folder, self._name = os.path.split(os.path.abspath(file_path))
     files.remove_unfinished(self._folder, self._name)
-    super().__init__(
-      os.path.join(self._folder, self._name),
-      save_mode=tff.program.CSVSaveMode.WRITE,
-      key_fieldname=key_fieldname,
-    )
+    try:
+      super().__init__(
+        os.path.join(self._folder, self._name),
+        save_mode=tff.program.CSVSaveMode.WRITE,
+        key_fieldname=key_fieldname,
+      )
+    except (
+      tff.program.CSVKeyFieldnameNotFoundError,
+      UnicodeDecodeError,
+      csv.Error,
+    ) as e:
+      raise run_files.RunDirectoryError(
+        f'{os.fspath(file_path)} must be a table with the column'
+        f' {key_fieldname!r}, found another file: {e}'
+      ) from e
 
   async def release(self, value: Any, key: int) -> None:
     """Writes the numbers in `value` as the row of `key`."""

@@ -20,6 +20,8 @@ from concurrent import futures
 import contextlib
 import dataclasses
 import functools
+import queue
+import socket
 import threading
 import time
 from typing import Any, Optional
@@ -28,6 +30,7 @@ import grpc
 import numpy as np
 import tensorflow_federated as tff
 
+from fedsteer_tff.programs import addresses
 from fedsteer_tff.programs import execution
 
 # The worker's gRPC server takes it for abuse if it is asked more than once in
@@ -79,29 +82,25 @@ class RemoteRuntime:
     """Connects to the workers and lets each run a small computation.
 
     Args:
-      workers: Their addresses, 'host:port'.
-      timeout_seconds: How long a worker may take to answer, here and when a
-        connection broke during a round. (That a machine has vanished without
-        closing its connections is noticed within about seven minutes.)
+      workers: Their addresses, 'host:port'; see `addresses.check_addresses`.
+      timeout_seconds: How long a worker may take to answer, the look-up of its
+        name included, here and when a connection broke during a round; at most
+        a day. (That a machine has vanished without closing its connections is
+        noticed within about seven minutes.)
       credentials: For TLS, such as `grpc.ssl_channel_credentials(...)`; plain
         connections if None.
       simulate_secure_sums: As in `LocalRuntime`: whether to compute secure sums
         in the open, each worker for its clients. Else they are an error.
 
     Raises:
-      ValueError: If there are no workers, one is there twice, or the timeout is
-        not positive.
+      TypeError: If an argument has the wrong type.
+      ValueError: If there are no workers, one is there twice or is no address,
+        or the timeout is out of range.
       RemoteRuntimeError: If a worker does not answer in time or cannot run what
         this version of TFF sends.
     """
-    workers = list(workers)
-    if not workers or len(set(workers)) < len(workers):
-      raise ValueError(
-        'workers must be one or more different addresses, found'
-        f' {",".join(workers) or "none"}'
-      )
-    if not timeout_seconds > 0:
-      raise ValueError(f'timeout_seconds must be > 0, found {timeout_seconds}')
+    workers = addresses.check_addresses(workers)
+    timeout_seconds = addresses.check_timeout(timeout_seconds)
     self._open_secure_sums = functools.partial(
       execution.open_secure_sums,
       simulate=simulate_secure_sums,
@@ -197,13 +196,17 @@ class _Worker:
     deadline = time.monotonic() + self._timeout_seconds
     while True:
       left = max(deadline - time.monotonic(), _RETRY_SECONDS)
-      try:
-        self._ask(b'', timeout=left)
-        return None
-      except grpc.RpcError as e:
-        if e.code() not in _NO_ANSWER:
+      # gRPC looks names up too, and may take longer over it than it is given.
+      reason = _look_up(*addresses.split_address(self.address), left)
+      if reason is None:
+        left = max(deadline - time.monotonic(), _RETRY_SECONDS)
+        try:
+          self._ask(b'', timeout=left)
           return None
-        reason = _one_line(e.details())
+        except grpc.RpcError as e:
+          if e.code() not in _NO_ANSWER:
+            return None
+          reason = _one_line(e.details())
       if time.monotonic() + _RETRY_SECONDS > deadline:
         return (
           f'worker {self.address} must answer within'
@@ -345,6 +348,35 @@ def _build_shared_compiler(
       return compile_once(comp)
 
   return compiler_fn
+
+
+def _look_up(host: str, port: int, seconds: float) -> Optional[str]:
+  """Looks a name up.
+
+  Args:
+    host: The name; an address is one at once.
+    port: The port.
+    seconds: How long the look-up may take.
+
+  Returns:
+    None, or why there is no address after that time.
+  """
+  outcome: queue.SimpleQueue[Optional[str]] = queue.SimpleQueue()
+
+  def look_up() -> None:
+    try:
+      socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as e:
+      outcome.put(f'no address of {host}: {_one_line(str(e))}')
+    else:
+      outcome.put(None)
+
+  # The system's resolver cannot be interrupted; nobody waits for the thread.
+  threading.Thread(target=look_up, daemon=True).start()
+  try:
+    return outcome.get(timeout=seconds)
+  except queue.Empty:
+    return f'no answer to the look-up of {host}'
 
 
 def _one_line(text: Optional[str]) -> str:

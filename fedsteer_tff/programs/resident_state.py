@@ -28,12 +28,14 @@ class _Home:
     executor: The executor.
     num_clients: For how many clients it is.
     next_fn: `process.next` in it.
+    detach_fn: From a state to the same, see `_build_detach`.
     weights_fn: From a state to the model's weights.
   """
 
   executor: tff.framework.RemoteExecutor
   num_clients: int
   next_fn: Any
+  detach_fn: Any
   weights_fn: Any
 
 
@@ -81,6 +83,7 @@ class ResidentProcess:
 
     self._weights_type = weights.type_signature.result
     self._next_fn = runtime.compile(process.next)
+    self._detach_fn = runtime.compile(_build_detach(self._state_type))
     self._weights_fn = runtime.compile(weights)
     # Calls of an executor block. In a thread of their own they leave the caller
     # free to be interrupted, and to have an event loop.
@@ -180,7 +183,7 @@ class ResidentProcess:
       executor = self._runtime.create_executor({tff.CLIENTS: num_clients})
       functions = [
         await executor.create_value(function, function.type_signature)
-        for function in (self._next_fn, self._weights_fn)
+        for function in (self._next_fn, self._detach_fn, self._weights_fn)
       ]
       self._homes[num_clients] = _Home(executor, num_clients, *functions)
     home = self._homes[num_clients]
@@ -198,7 +201,10 @@ class ResidentProcess:
     state, metrics = [
       await executor.create_selection(output, i) for i in (0, 1)
     ]
-    return state, await _fetch(metrics, self._next_type.result.metrics)
+    metrics = await _fetch(metrics, self._next_type.result.metrics)
+    # With the metrics the state is there as well.
+    state = await executor.create_call(home.detach_fn, state)
+    return state, metrics
 
   async def _fetch_weights(self, home: _Home, state: Any) -> Any:
     weights = await home.executor.create_call(home.weights_fn, state)
@@ -209,3 +215,28 @@ async def _fetch(reference: Any, type_spec: tff.Type) -> Any:
   """Returns the value of a reference, in Python's containers."""
   value = tff.types.type_to_py_container(await reference.compute(), type_spec)
   return tff.tensorflow.transform_result(value)
+
+
+def _build_detach(state_type: tff.FederatedType) -> tff.Computation:
+  """Builds a computation that returns a state that remembers nothing else.
+
+  TFF's runtime keeps what a value was computed from for as long as the value
+  itself, so that every state would keep all states before it. What puts values
+  that are there already into a structure is not such a computation.
+
+  Args:
+    state_type: The type of the state.
+
+  Returns:
+    A computation from the state to the same state.
+  """
+
+  @tff.tensorflow.computation(tff.StructType([state_type.member]))
+  def first(structure: Any) -> Any:
+    return structure[0]
+
+  @tff.federated_computation(state_type)
+  def detach(state: tff.Value) -> tff.Value:
+    return tff.federated_map(first, tff.federated_zip((state,)))
+
+  return detach

@@ -23,13 +23,11 @@ import os
 from typing import IO, Any, Optional
 
 from fedsteer_tff.programs import files
+from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import run_files
 
 _CONFIG = 'config.json'
 _LOCK = '.lock'
-
-
-class RunDirectoryError(ValueError):
-  """The directory cannot serve this run; the message says why in one line."""
 
 
 class RunStatus(enum.Enum):
@@ -62,6 +60,11 @@ class RunDirectory:
   def path(self) -> str:
     """The folder."""
     return self._path
+
+  @property
+  def config_path(self) -> str:
+    """What the run was asked for."""
+    return os.path.join(self._path, _CONFIG)
 
   @property
   def metrics_path(self) -> str:
@@ -99,8 +102,8 @@ class RunDirectory:
     Args:
       config: Names and JSON values (numbers, strings, booleans, None, lists)
         that determine the run's results.
-      may_grow: The name of the entry, a number, that may be larger than at the
-        start (the number of rounds): the run then goes on from its end.
+      may_grow: The name of the entry, an integer, that may be larger than at
+        the start (the number of rounds): the run then goes on from its end.
       may_change: Names of entries that do not influence the results.
       defaults: Values of entries that were no part of the configuration when
         the run was started; None for those that are not named.
@@ -109,19 +112,21 @@ class RunDirectory:
       What the folder holds.
 
     Raises:
-      RunDirectoryError: If the path is a file, if the folder holds something
-        that is not a run, if its run has another configuration, or if another
-        process is using it.
+      RunDirectoryError: If the path is a file or none at all, if the folder
+        holds something that is not a run, if its run has another configuration,
+        if what it left is damaged or incomplete, or if another process is using
+        it.
     """
+    run_files.check_path(self._path)
     if os.path.exists(self._path) and not os.path.isdir(self._path):
-      raise RunDirectoryError(
+      raise run_files.RunDirectoryError(
         f'output_dir must be a folder, found a file: {self._path}'
       )
-    is_run = os.path.isfile(self._config_path)
+    is_run = os.path.isfile(self.config_path)
     if os.path.isdir(self._path) and not is_run:
       found = sorted(set(os.listdir(self._path)) - {_LOCK, f'{_CONFIG}.tmp'})
       if found:
-        raise RunDirectoryError(
+        raise run_files.RunDirectoryError(
           'output_dir must be new, empty or the folder of a run, found'
           f' {self._path} without {_CONFIG} but with {found[0]}'
         )
@@ -129,7 +134,7 @@ class RunDirectory:
       os.makedirs(self._path, exist_ok=True)
       self._acquire_lock()
     except OSError as e:
-      raise RunDirectoryError(
+      raise run_files.RunDirectoryError(
         f'output_dir must be a folder that can be written, found: {e}'
       ) from e
     try:
@@ -158,23 +163,21 @@ class RunDirectory:
     if os.path.isfile(self.summary_path):
       os.replace(self.summary_path, self._free_name('summary_before_{}.json'))
     begun_with = {}
-    if os.path.isfile(self._config_path):
+    if os.path.isfile(self.config_path):
       begun_with = self.stored_versions()
     content = {
       'flags': dict(config),
       'versions': {**versions, **begun_with},
       'hashes': dict(hashes or {}),
     }
-    if not os.path.isfile(self._config_path) or content != files.read_json(
-      self._config_path
-    ):
-      files.write_json(self._config_path, content)
+    if not os.path.isfile(self.config_path) or content != self._content():
+      files.write_json(self.config_path, content)
 
   def close(self) -> None:
     """Gives the folder back; removes it if it is empty and no run."""
     if self._lock is None:
       return
-    if not os.path.isfile(self._config_path):
+    if not os.path.isfile(self.config_path):
       os.remove(self._lock.name)
       with contextlib.suppress(OSError):  # Not empty, or not ours to remove.
         os.rmdir(self._path)
@@ -182,20 +185,53 @@ class RunDirectory:
     self._lock = None
 
   def stored_config(self) -> dict[str, Any]:
-    """Returns the configuration as it was committed last."""
-    return files.read_json(self._config_path).get('flags', {})
+    """Reads the configuration.
+
+    Returns:
+      It, as it was committed last.
+
+    Raises:
+      RunDirectoryError: If config.json is damaged.
+    """
+    return dict(self._content()['flags'])
 
   def stored_versions(self) -> dict[str, str]:
-    """Returns the versions that the run was begun with."""
-    return files.read_json(self._config_path).get('versions', {})
+    """Reads the versions.
+
+    Returns:
+      Those that the run was begun with.
+
+    Raises:
+      RunDirectoryError: If config.json is damaged.
+    """
+    return self._content().get('versions') or {}
 
   def stored_hashes(self) -> dict[str, str]:
-    """Returns the hashes kept beside the configuration, maybe none."""
-    return files.read_json(self._config_path).get('hashes', {})
+    """Reads the hashes.
 
-  def read_summary(self) -> dict[str, Any]:
-    """Returns the result of a complete run."""
-    return files.read_json(self.summary_path)
+    Returns:
+      Those that are kept beside the configuration, maybe none.
+
+    Raises:
+      RunDirectoryError: If config.json is damaged.
+    """
+    return self._content().get('hashes') or {}
+
+  def read_summary(
+    self, required: Optional[Mapping[str, Any]] = None
+  ) -> dict[str, Any]:
+    """Reads the result of a complete run.
+
+    Args:
+      required: What must be in it, see `run_files.read_object`.
+
+    Returns:
+      The result.
+
+    Raises:
+      RunDirectoryError: If summary.json is damaged or lacks that.
+    """
+    return run_files.read_object(self.summary_path, required)
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes the result: the run counts as complete from now on."""
@@ -207,9 +243,9 @@ class RunDirectory:
       number += 1
     return os.path.join(self._path, pattern.format(number))
 
-  @property
-  def _config_path(self) -> str:
-    return os.path.join(self._path, _CONFIG)
+  def _content(self) -> dict[str, Any]:
+    """Returns what is in config.json."""
+    return read_config(self.config_path)
 
   def _status(
     self,
@@ -219,17 +255,41 @@ class RunDirectory:
     defaults: Mapping[str, Any],
   ) -> RunStatus:
     """Returns what the locked folder holds."""
-    if not os.path.isfile(self._config_path):
+    if not os.path.isfile(self.config_path):
       return RunStatus.NEW
     stored = self.stored_config()
     for name in set(defaults) & set(config):
       stored.setdefault(name, defaults[name])
+    if may_grow is not None:
+      run_files.check_members(
+        self.config_path, stored, {may_grow: int}, within='flags.'
+      )
     self._check_unchanged(stored, config, may_grow, may_change)
     if os.path.isfile(self.summary_path):
-      summary = files.read_json(self.summary_path)
-      if may_grow is None or summary.get(may_grow) == config[may_grow]:
+      if may_grow is None:
         return RunStatus.FINISHED
+      summary = self.read_summary({may_grow: int})
+      if summary[may_grow] == config[may_grow]:
+        return RunStatus.FINISHED
+    self._check_goes_on()
     return RunStatus.UNFINISHED
+
+  def _check_goes_on(self) -> None:
+    """Checks that the run would not be begun anew over what it wrote.
+
+    The state before the first round is saved before the first row is written.
+
+    Raises:
+      RunDirectoryError: If it would.
+    """
+    if not metrics_table.MetricsTable(self.metrics_path).rows():
+      return
+    if os.path.isdir(self.checkpoint_dir) and os.listdir(self.checkpoint_dir):
+      return
+    raise run_files.RunDirectoryError(
+      f'{self.checkpoint_dir} must hold a checkpoint of the run that wrote'
+      f' {self.metrics_path}, found none; move the run away to start anew'
+    )
 
   def _acquire_lock(self) -> None:
     """Takes the folder for this process; the kernel frees it at its end."""
@@ -238,7 +298,7 @@ class RunDirectory:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:
       lock.close()
-      raise RunDirectoryError(
+      raise run_files.RunDirectoryError(
         'output_dir must not be in use, found another process that is'
         f' training in {self._path}'
       ) from e
@@ -257,12 +317,31 @@ class RunDirectory:
       old, new = stored.get(name), config.get(name)
       if old == new or name in may_change:
         continue
-      if name == may_grow and old is not None and new > old:
+      if name == may_grow and config[name] > stored[name] >= 0:
         continue
       changed.append(f'--{name}: {old} -> {new}')
     if changed:
       growth = f' (--{may_grow} may only be raised)' if may_grow else ''
-      raise RunDirectoryError(
+      raise run_files.RunDirectoryError(
         f'the run in {self._path} has another configuration:'
         f' {"; ".join(changed)}{growth}; choose another output_dir'
       )
+
+
+def read_config(path: files.PathLike) -> dict[str, Any]:
+  """Returns what is in the config.json of a run.
+
+  Args:
+    path: The file.
+
+  Returns:
+    'flags', and maybe 'versions' and 'hashes': objects.
+
+  Raises:
+    RunDirectoryError: If it is damaged.
+  """
+  return run_files.read_object(
+    path,
+    required={'flags': dict},
+    optional={'versions': dict[str, str], 'hashes': dict[str, str]},
+  )

@@ -17,6 +17,7 @@ import functools
 import time
 from typing import Any, Optional, Protocol, Union
 
+from absl import logging
 import numpy as np
 import tensorflow_federated as tff
 
@@ -80,6 +81,18 @@ class Callback:
 
   def on_round(self, result: RoundResult) -> None:
     """After every round, in the order of the callbacks."""
+
+  def on_error(self, state: Any, round_num: int) -> None:
+    """After an error in a round, before it leaves the loop.
+
+    Called with the newest state that is at hand and whose round all callbacks
+    have seen, so that the run can go on from it; not called if there is none,
+    nor for an error of a callback.
+
+    Args:
+      state: The state of the learning process.
+      round_num: How many rounds it has seen.
+    """
 
   def on_end(self, state: Any, round_num: int) -> None:
     """After the last round, or when the loop was asked to stop.
@@ -168,6 +181,53 @@ class _PassedState:
     return self._process.get_model_weights(self._state)
 
 
+class _AtHand:
+  """The state before a round, as long as the round may fail."""
+
+  def __init__(
+    self,
+    training: Union[resident_state.ResidentProcess, _PassedState],
+    round_num: int,
+    earlier: Optional[tuple[Any, int]],
+  ):
+    """Looks at no state that is in a runtime.
+
+    Args:
+      training: What trains.
+      round_num: How many rounds are done.
+      earlier: A state that is in Python, and how many rounds it has seen.
+    """
+    self._round_num = round_num
+    self._snapshot = training.snapshot()
+    # The newest state that is in Python.
+    self.newest = earlier
+    if isinstance(training, _PassedState):
+      self.state()
+
+  def state(self) -> Any:
+    """Returns the state, which is in Python from then on."""
+    if self.newest is None or self.newest[1] < self._round_num:
+      self.newest = self._snapshot(), self._round_num
+    return self.newest[0]
+
+  def tell(self, callbacks: Sequence[Callback]) -> None:
+    """Tells callbacks of an error, if a state can still be had."""
+    # The first error is the one to be raised.
+    warning = 'the state after round %d could not be kept: %s'
+    try:
+      self.state()
+    except Exception as e:
+      logging.warning(warning, self._round_num, e)
+    if self.newest is None:
+      return
+    state, round_num = self.newest
+    try:
+      for callback in callbacks:
+        callback.on_error(state, round_num)
+    except Exception as e:
+      logging.warning(warning, round_num, e)
+
+
 def run(
   process: tff.learning.templates.LearningProcess,
   sampler: Sampler,
@@ -228,6 +288,8 @@ def run(
 
   Raises:
     ValueError: If a number is out of range.
+    Exception: What a round raises, such as `RemoteRuntimeError` for a worker
+      that is lost; after `Callback.on_error`.
   """
   for name, value, least in (
     ('num_rounds', num_rounds, 0),
@@ -251,19 +313,30 @@ def run(
   for callback in callbacks:
     callback.on_start(first_round, num_rounds)
   round_num = first_round
+  newest: Optional[tuple[Any, int]] = None
   while round_num < num_rounds and not stop_requested():
+    # Of the rounds that are over, in case that this one fails.
+    before = _AtHand(training, round_num, newest)
     round_num += 1
-    start = time.perf_counter()
-    forced: Sequence[int] = ()
-    if forced_clients_fn is not None:
-      forced = [int(i) for i in forced_clients_fn(training.state(), round_num)]
-    cohort = sampler.cohort(round_num, forced_clients=forced)
-    metrics = flatten_metrics(training.next(client_data_fn(cohort)))
-    seconds = time.perf_counter() - start
+    try:
+      start = time.perf_counter()
+      forced: Sequence[int] = ()
+      if forced_clients_fn is not None:
+        forced = [int(i) for i in forced_clients_fn(before.state(), round_num)]
+      cohort = sampler.cohort(round_num, forced_clients=forced)
+      metrics = flatten_metrics(training.next(client_data_fn(cohort)))
+      seconds = time.perf_counter() - start
 
-    evaluated = None
-    if evaluate_fn is not None and round_num % evaluate_every == 0:
-      evaluated = evaluate_fn(training.model_weights())
+      evaluated = None
+      if evaluate_fn is not None and round_num % evaluate_every == 0:
+        evaluated = evaluate_fn(training.model_weights())
+    except Exception:
+      before.tell(callbacks)
+      raise
+    # A state that the runtime may lose, but Python does not. Of those that pass
+    # through Python, the next one is there.
+    newest = None if isinstance(training, _PassedState) else before.newest
+    del before
     result = RoundResult(
       round_num=round_num,
       state_fn=training.snapshot(),

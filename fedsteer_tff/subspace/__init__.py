@@ -13,6 +13,7 @@ from fedsteer_tff.subspace.candidate_pool import select_from_pool
 from fedsteer_tff.subspace.core_set import CoreSelection
 from fedsteer_tff.subspace.core_set import core_set_error
 from fedsteer_tff.subspace.core_set import select_core_set
+from fedsteer_tff.subspace.core_set import select_core_set_from_vectors
 from fedsteer_tff.subspace.diagnostics import condition_number
 from fedsteer_tff.subspace.diagnostics import staleness
 from fedsteer_tff.subspace.diagnostics import steering_metrics
@@ -75,6 +76,7 @@ __all__ = [
   'reconstruct',
   'ridge_factor',
   'select_core_set',
+  'select_core_set_from_vectors',
   'select_from_pool',
   'sketch',
   'sketch_width',

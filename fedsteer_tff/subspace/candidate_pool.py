@@ -149,7 +149,6 @@ def select_from_pool(
   size = core_set.shape[0]
   client_ids, sketches = pool['client_id'], pool['sketch']
   unit, variances, occupied = _targets(pool, weights)
-  gram = projection.gram_matrix(unit)
   eligible = occupied
   if eligibility == FREQUENT:
     probabilities = tf.cast(pool['participation_probability'], tf.float64)
@@ -157,10 +156,9 @@ def select_from_pool(
       tf.boolean_mask(probabilities, occupied), size
     )
     eligible &= probabilities >= threshold
-  selection = core_set_lib.select_core_set(
-    gram,
-    gram,
-    tf.linalg.diag_part(gram),
+  selection = core_set_lib.select_core_set_from_vectors(
+    unit,
+    unit,
     variances,
     size,
     _selection_ridge(ridge, absolute_ridge),

@@ -237,7 +237,11 @@ def estimate_update(
   shift = tf.linalg.matvec(
     cohort.subtracted - used, importance, transpose_a=True
   )
-  correction = weighted_sum + _combine(basis, shift)
+  baseline = updated_baseline(baseline, cohort, used)
+  baseline = tf.cast(baseline * _reciprocal(population_weight), dtype)
+  # Both at once: Q is read once.
+  shift, reconstructed = _combine(basis, shift, baseline)
+  correction = weighted_sum + shift
   if rule.normalizes:
     normalizer = tf.cast(tf.reduce_sum(importance), tf.float64)
   else:
@@ -254,9 +258,7 @@ def estimate_update(
     remembered = smoothed
   else:
     remembered = smoothed_correction
-  baseline = updated_baseline(baseline, cohort, used)
-  baseline = tf.cast(baseline * _reciprocal(population_weight), dtype)
-  return Estimate(_combine(basis, baseline) + correction, remembered)
+  return Estimate(reconstructed + correction, remembered)
 
 
 def updated_baseline(
@@ -281,10 +283,13 @@ def updated_baseline(
   return baseline + tf.reduce_sum(first * change, axis=0)
 
 
-def _combine(basis: Optional[tf.Tensor], coordinates: tf.Tensor) -> tf.Tensor:
+def _combine(
+  basis: Optional[tf.Tensor], *coordinates: tf.Tensor
+) -> Sequence[tf.Tensor]:
+  """Returns Q^T s for each of the coordinates [k]."""
   if basis is None:
     return coordinates
-  return projection.reconstruct(basis, coordinates[tf.newaxis])[0]
+  return tf.unstack(projection.reconstruct(basis, tf.stack(coordinates)))
 
 
 def _reciprocal(value: tf.Tensor) -> tf.Tensor:

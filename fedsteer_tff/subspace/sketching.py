@@ -10,6 +10,12 @@ entries of a row never share a bucket; two of different rows do with probability
 4 ||x||^2 ||y||^2 / size (2 for a CountSketch), at O(D) cost: rows move as
 blocks, and of random numbers 2 D / size + size are needed.
 
+Of more than 256 rows, 256 sums are made first: each row is added to one of them
+with a random sign, and the sums are sketched as above. That costs one pass
+over the vector instead of five, keeps the expectation, and adds at most
+2 ||x||^2 ||y||^2 / 256 to the variance, where all rows are alike, and hardly
+anything where they are not.
+
 Two uses: clients find their coordinates from the sketch of Q instead of Q
 itself, and the server remembers updates in `size` numbers each.
 """
@@ -17,6 +23,9 @@ itself, and the server remembers updates in `size` numbers each.
 from typing import Union
 
 import tensorflow as tf
+
+# Sums that the rows of a long vector are gathered in.
+_NUM_SUMS = 256
 
 
 def check_sketch_size(size: int) -> None:
@@ -53,16 +62,33 @@ def sketch(
   if dimension <= size:
     return vectors
   num_rows = -(-dimension // size)
+  padded = tf.pad(vectors, [[0, 0], [0, num_rows * size - dimension]])
+  rows = tf.reshape(padded, [-1, num_rows, size])
   # Drawn anew from the seed wherever they are needed, which is cheaper than to
   # store or to send them.
+  if num_rows > _NUM_SUMS:
+    signs = _draw_signs(num_rows, seed, 4, vectors.dtype)
+    sums = _draw(num_rows, seed, 3, _NUM_SUMS)
+    rows = _sum_rows(rows * signs[:, tf.newaxis], sums)
+    num_rows = _NUM_SUMS
   shifts = _draw(num_rows, seed, 0, size)
   row_signs = _draw_signs(num_rows, seed, 1, vectors.dtype)
   place_signs = _draw_signs(size, seed, 2, vectors.dtype)
-  padded = tf.pad(vectors, [[0, 0], [0, num_rows * size - dimension]])
-  rows = tf.reshape(padded, [-1, num_rows, size]) * place_signs
-  rows = _rotate(rows, shifts)
+  rows = _rotate(rows * place_signs, shifts)
   signs = tf.broadcast_to(row_signs, tf.shape(rows)[:2])
   return tf.linalg.matvec(rows, signs, transpose_a=True)
+
+
+def _sum_rows(rows: tf.Tensor, sums: tf.Tensor) -> tf.Tensor:
+  """Adds row r of each matrix of [n, r, size] to its sum number sums[r]."""
+  num_vectors, size = tf.shape(rows)[0], rows.shape[2]
+  first = _NUM_SUMS * tf.range(num_vectors)
+  added = tf.math.unsorted_segment_sum(
+    tf.reshape(rows, [-1, size]),
+    tf.reshape(first[:, tf.newaxis] + sums, [-1]),
+    _NUM_SUMS * num_vectors,
+  )
+  return tf.reshape(added, [-1, _NUM_SUMS, size])
 
 
 def _draw(

@@ -387,16 +387,22 @@ def test_padding_and_clients_of_weight_zero_are_ignored(design):
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
 
 
+_WRONG_PROBABILITY = (
+  'participation_probability must be in (0, 1] (where it is not known, NaN, the'
+  ' process has to estimate it: see participation=), found'
+)
+
+
 @pytest.mark.parametrize('design', _DESIGNS)
 @pytest.mark.parametrize(
   ('client_id', 'weight', 'probability', 'message'),
   [
     (7, 0.1, 0.5, 'client_id must be in [0, population_size=7), found'),
     (-2, 0.1, 0.5, 'client_id must be in [0, population_size=7), found'),
-    (3, 0.1, 0.0, 'participation_probability must be in (0, 1], found'),
-    (3, 0.1, -0.5, 'participation_probability must be in (0, 1], found'),
-    (3, 0.1, 1.5, 'participation_probability must be in (0, 1], found'),
-    (3, 0.1, np.nan, 'participation_probability must be in (0, 1], found'),
+    (3, 0.1, 0.0, _WRONG_PROBABILITY),
+    (3, 0.1, -0.5, _WRONG_PROBABILITY),
+    (3, 0.1, 1.5, _WRONG_PROBABILITY),
+    (3, 0.1, np.nan, _WRONG_PROBABILITY),
     (3, -0.1, 0.5, 'weight must be >= 0, found'),
   ],
 )

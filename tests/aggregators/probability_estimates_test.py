@@ -355,6 +355,84 @@ def test_the_windowed_estimate_of_a_client_that_vanishes_falls_to_the_floor(
   assert server.estimates()[0] > 0.98
 
 
+def _vanish(estimator, present, absent):
+  """Client 1 takes part in all of the first rounds, and in no later one."""
+  server = _Server(estimator, 2)
+  for _ in range(present):
+    server.round([0, 1], [0.9, 0.9])
+  found = [server.estimates()[1]]
+  for _ in range(absent):
+    server.round([0], [0.9])
+    found.append(server.estimates()[1])
+  return server, found
+
+
+@pytest.mark.parametrize(
+  # Of a growing population the round of the first report does not count.
+  ('population', 'counted'),
+  [('fixed', 40), ('growing', 39)],
+)
+def test_the_frequency_of_a_client_that_vanishes_remembers_when_it_was_there(
+  population, counted
+):
+  estimator = participation.RunningFrequency(
+    0.5, prior_rounds=4.0, floor=0.1, population=population
+  )
+  server, found = _vanish(estimator, 40, 400)
+  # (4 * 0.5 + 40) / (4 + 40 + absent): as slow as all that it remembers.
+  taken, offered = 2 + counted, 4 + counted
+  np.testing.assert_allclose(found[0], taken / offered, rtol=1e-6)
+  np.testing.assert_allclose(found[40], taken / (offered + 40), rtol=1e-6)
+  np.testing.assert_allclose(found[200], taken / (offered + 200), rtol=1e-6)
+  # 42 / 444 and 41 / 443 are below the floor.
+  assert found[400] == np.float32(0.1)
+  below = [number for number, p in enumerate(found) if p <= np.float32(0.1)]
+  # 42 / (44 + 376) = 41 / (43 + 367) = 0.1.
+  assert abs(below[0] - {'fixed': 376, 'growing': 367}[population]) <= 1
+  # If it comes back it is weighted with that round counted, at the floor yet.
+  np.testing.assert_allclose(
+    server.active()[1], max(0.1, (taken + 1) / (offered + 401)), rtol=1e-6
+  )
+  # Who stays is not touched.
+  np.testing.assert_allclose(
+    server.estimates()[0], (taken + 400) / (offered + 400), rtol=1e-6
+  )
+
+
+@pytest.mark.parametrize(
+  ('population', 'counted'), [('fixed', 40), ('growing', 39)]
+)
+def test_the_intervals_of_a_client_that_vanishes_are_cut_off(
+  population, counted
+):
+  estimator = participation.IntervalEstimate(
+    0.5, cutoff=20, population=population
+  )
+  server, found = _vanish(estimator, 40, 207)
+  # An interval of one round for each that counted, and then one of 20 rounds
+  # for every 20 in which nobody came: 40 / 40, 41 / 60, 42 / 80, ..., 50 / 240.
+  wanted = [
+    (counted + absent // 20) / (counted + 20 * (absent // 20))
+    for absent in range(208)
+  ]
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+  assert found[19] == 1 > found[20]
+  np.testing.assert_allclose(
+    found[207], {'fixed': 50 / 240, 'growing': 49 / 239}[population], rtol=1e-6
+  )
+  # If it comes back it is weighted without the interval that ends then, of 7
+  # rounds that are over and this one; which counts afterwards.
+  assert server.active()[1] == found[207]
+  used, _ = server.round([0, 1], [0.9, 0.9])
+  assert used[1] == found[207]
+  np.testing.assert_allclose(
+    server.estimates()[1],
+    {'fixed': 51 / 248, 'growing': 50 / 247}[population],
+    rtol=1e-6,
+  )
+  assert server.estimates()[0] == 1
+
+
 @pytest.mark.parametrize(
   'build',
   [

@@ -93,7 +93,7 @@ def build_oracle(
   )
   matrix = subspace.sketch(
     np.eye(DIMENSION, dtype=np.float32),
-    arguments.pop('sketch_size', 1024),
+    arguments.pop('sketch_size', 384),
     arguments.pop('sketch_seed', 0),
   )
   return oracle_class(

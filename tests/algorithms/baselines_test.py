@@ -211,17 +211,18 @@ def test_the_ends_of_fedstale_are_fedavg_and_fedvarp():
 
 def test_with_everybody_all_means_are_the_same():
   ends = []
-  for weighting in (
-    'inverse_probability',
-    'self_normalized',
-    'participant_mean',
-  ):
-    process = fedsteer_tff.build_fedavg(
+  for process in (
+    _build('fedavg'),  # By inverse probabilities.
+    fedsteer_tff.build_fedavg(
       small_training.model_fn,
       _N,
-      correction_weighting=weighting,
-      client_optimizer=tff.learning.optimizers.build_sgdm(0.2),
-    )
+      correction_weighting='self_normalized',
+      client_optimizer=tff.learning.optimizers.build_sgdm(
+        small_training.LEARNING_RATE
+      ),
+    ),
+    _build('fedavg_classic'),  # The mean of the participants.
+  ):
     data = [
       fedsteer_tff.build_client_data(
         i,

@@ -11,7 +11,9 @@ programs' own parsers. What `scripts.plot` and `scripts.report` do is tested in
 tests/scripts.
 """
 
+import contextlib
 import functools
+import io
 import os
 import pathlib
 import re
@@ -22,8 +24,12 @@ from typing import NamedTuple
 
 import pytest
 
+from examples import client_data
+from examples import own_keras_model
+from examples import production_program
 from scripts import compare
 from scripts import compare_config
+from scripts import compatibility
 from scripts import illustrations
 from scripts import plot
 from scripts import report
@@ -32,6 +38,17 @@ from scripts import train_flags
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
 _PROGRAMS = ('make', 'python', 'pip', 'uv')
+# They import TensorFlow before anything else, and know their own flags only.
+# That they answer as processes is tested by tests/entry_points_test.py.
+_ASKED_HERE = {
+  module.__name__: module
+  for module in (
+    client_data,
+    compatibility,
+    own_keras_model,
+    production_program,
+  )
+}
 
 # Runs the pages' code; each page is one file with the page's line numbers.
 _RUNNER = """
@@ -110,6 +127,12 @@ def make_targets() -> set[str]:
 @functools.cache
 def help_of(module: str) -> str:
   """Returns what a program says to --help."""
+  if module in _ASKED_HERE:
+    output = io.StringIO()
+    # argparse ends the program.
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+      _ASKED_HERE[module].main([module, '--help'])
+    return output.getvalue()
   return subprocess.run(
     [sys.executable, '-m', module, '--help'],
     cwd=ROOT,
@@ -170,6 +193,14 @@ def check(command: list[str]) -> None:
 
 def name_of(page: pathlib.Path) -> str:
   return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize('page', PAGES, ids=name_of)
+def test_pages_say_once_what_their_commands_need(page):
+  text = page.read_text(encoding='utf-8')
+  commands_need_it = re.search('(?<!bin/)python -m', text)
+  sentence = r'after\s`make\sinstall`\sand\s`. .venv/bin/activate`'
+  assert len(re.findall(sentence, text)) == bool(commands_need_it)
 
 
 @pytest.mark.parametrize('page', PAGES, ids=name_of)

@@ -10,13 +10,14 @@ import signal
 import time
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
 from examples import production_program
 from fedsteer_tff import participation
 from fedsteer_tff import programs
-from tests.examples import forked_program
+from tests import forked_program
 
 ROUNDS = 18
 FLAGS = (f'--rounds={ROUNDS}', '--num_clients=10', '--evaluate_every=3')
@@ -351,6 +352,75 @@ def test_a_run_without_checkpoints_is_not_begun_anew(undisturbed, tmp_path):
     assert start.end() == 2, start.output()
     assert f'must hold a checkpoint {message}' in start.output()
     assert (folder / 'metrics.csv').read_bytes() == rows
+
+
+def test_damaged_evaluations_are_named(undisturbed, tmp_path):
+  finished, *_ = undisturbed
+  folder = tmp_path / 'run'
+  shutil.copytree(finished, folder)
+  (folder / 'summary.json').unlink()
+  path = folder / 'evaluation.csv'
+  header = path.read_text().splitlines()[0]
+  for number, (content, message) in enumerate(
+    (
+      ('a,b\n1,2\n', "must be a table with the column 'round', found"),
+      (f'{header}\n', 'must end with the row of an evaluation, found []'),
+    )
+  ):
+    path.write_text(content)
+    start = _Start(folder, tmp_path / f'log{number}')
+    assert start.end() == 2, start.output()
+    error = start.output().splitlines()[-1]
+    assert error.startswith(f'production_program: error: {path} {message}')
+    assert 'Traceback' not in start.output()
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize('estimate', ['frequency', 'windowed', 'interval'])
+def test_it_learns_how_often_clients_take_part(estimate, tmp_path):
+  process = forked_program.start(
+    production_program.__name__,
+    [
+      '--rounds=2',
+      '--num_clients=4',
+      f'--participation_estimate={estimate}',
+      f'--output_dir={tmp_path}/run',
+    ],
+    tmp_path / 'log',
+  )
+  process.join(_SECONDS)
+  assert process.exitcode == 0, (tmp_path / 'log').read_text()
+  rows = _rows(tmp_path / 'run/metrics.csv')
+  # Of 4 clients with the prior 0.3 each; the second round knows of the first.
+  names = [name for name in rows[0] if 'participation_expected_c' in name]
+  assert len(names) == 1
+  expected = [float(row[names[0]]) for row in rows]
+  active = [int(row['aggregator/active_clients']) for row in rows]
+  if estimate == 'frequency':
+    # (10 * 0.3 + x_i) / (10 + T) for each of them.
+    np.testing.assert_allclose(
+      expected, [(12 + active[0]) / 11, (12 + sum(active)) / 12], rtol=1e-5
+    )
+  for row in rows:
+    for name, value in row.items():
+      if 'participation_absolute_error' in name:
+        assert np.isnan(float(value))  # Nobody knows it.
+
+
+def test_the_end_of_the_runtime_loses_one_round_at_most(tmp_path):
+  start = _Start(tmp_path / 'run', tmp_path / 'log')
+  start.wait_for_rounds(2)
+  (runtime,) = psutil.Process(start.process.pid).children()
+  runtime.kill()
+  assert start.end() == 2, start.output()
+  rounds = _checkpoints(tmp_path / 'run')
+  assert rounds[-1] <= start.rounds_released() <= rounds[-1] + 1
+  *_, error = start.output().splitlines()
+  assert error.startswith(
+    'production_program: error: the TFF runtime must stay alive, found that its'
+    f' process {runtime.pid} ended'
+  )
+  assert error.endswith(f'; the same command resumes after round {rounds[-1]}')
 
 
 def test_a_finished_run_is_left_alone(resumed, tmp_path):

@@ -111,6 +111,35 @@ def test_the_map_reduce_form_of_the_default_design_does_so_too():
   _check_rounds(process, _map_reduce(process.next))
 
 
+# What the other tests do not execute.
+_OTHERS = {
+  'server_projection': lambda: _build('server_projection'),
+  'fedprox': lambda: _build_baseline('fedprox', proximal_strength=0.5),
+  'fedvarp': lambda: _build_baseline('fedvarp'),
+  'fedstale': lambda: _build_baseline('fedstale', beta=0.5),
+  'mifa': lambda: _build_baseline('mifa'),
+  'scaffold': lambda: _build_baseline('scaffold'),
+}
+
+
+def _build_baseline(algorithm, **parameters):
+  if algorithm == 'scaffold':
+    parameters['client_learning_rate'] = small_training.LEARNING_RATE
+  else:
+    parameters['client_optimizer'] = tff.learning.optimizers.build_sgdm(
+      small_training.LEARNING_RATE
+    )
+  return getattr(fedsteer_tff, f'build_{algorithm}')(
+    small_training.model_fn, small_training.NUM_CLIENTS, **parameters
+  )
+
+
+@pytest.mark.parametrize('name', _OTHERS)
+def test_map_reduce_forms_of_other_designs_and_algorithms_do_so_too(name):
+  process = _OTHERS[name]()
+  _check_rounds(process, _map_reduce(process.next))
+
+
 def test_a_secure_sum_in_the_distribute_aggregate_form_is_the_process():
   process = _build(
     'dense',

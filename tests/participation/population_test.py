@@ -39,14 +39,44 @@ class PopulationTest(parameterized.TestCase):
     with self.assertRaises(ValueError):
       population.participation_probabilities[0] = 1
 
+  @parameterized.parameters([[None, 0.5]], [[np.nan, 0.5]])
+  def test_a_probability_may_be_unknown(self, probabilities):
+    population = participation.Population([1, 3], probabilities)
+    np.testing.assert_array_equal(
+      population.participation_probabilities, [np.nan, 0.5]
+    )
+    np.testing.assert_array_equal(population.weights, [0.25, 0.75])
+
+  def test_none_says_that_no_probability_is_known(self):
+    population = participation.Population([1, 3], None)
+    found = population.participation_probabilities
+    np.testing.assert_array_equal(found, [np.nan, np.nan])
+    self.assertEqual(found.dtype, np.float64)
+    with self.assertRaises(ValueError):
+      found[0] = 1
+
+  def test_nobody_draws_by_probabilities_that_are_unknown(self):
+    population = participation.Population([1, 3], [0.5, None])
+    with self.assertRaisesRegex(
+      ValueError, r'probabilities must be in \(0, 1\], found nan for client 1'
+    ):
+      participation.BernoulliSampler(population.participation_probabilities, 0)
+
   @parameterized.parameters(
     ([1, -1.0], [1, 1], ValueError, r'weights .* found -1.0 for client 1'),
     ([1, np.nan], [1, 1], ValueError, 'weights must be finite'),
     ([1, np.inf], [1, 1], ValueError, 'weights must be finite'),
     ([0, 0], [1, 1], ValueError, 'weights must have a positive sum'),
-    ([1, 1], [1, 0], ValueError, r'in \(0, 1\], found 0.0 for client 1'),
-    ([1, 1], [1.5, 1], ValueError, r'in \(0, 1\], found 1.5 for client 0'),
-    ([1, 1], [np.nan, 1], ValueError, r'participation_probabilities must'),
+    (
+      [1, 1],
+      [1, 0],
+      ValueError,
+      r'participation_probabilities must be in \(0, 1\], or NaN where it is not'
+      ' known, found 0.0 for client 1',
+    ),
+    ([1, 1], [1.5, 1], ValueError, 'not known, found 1.5 for client 0'),
+    ([1, 1], [np.nan, -1], ValueError, 'not known, found -1.0 for client 1'),
+    ([1, 1], [None], ValueError, 'same length, found 2 and 1'),
     ([1, 1], [1], ValueError, 'same length, found 2 and 1'),
     ([], [], ValueError, 'weights must be a vector with at least one'),
     ([[1]], [1], ValueError, r'found shape \(1, 1\)'),

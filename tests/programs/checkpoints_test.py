@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
+import errno
+import io
 import os
 import shutil
 import subprocess
@@ -207,6 +209,121 @@ def test_no_room_is_an_error_that_leaves_the_states_before(
   _assert_equal(state, large(2))
   store.save(large(3), 3)
   assert store.rounds() == [2, 3]
+
+
+def _two_states(folder, warnings):
+  store = checkpoints.Checkpoints(folder, warn=warnings.append)
+  store.save(_state(3), 3)
+  store.save(_state(4), 4)
+  return store
+
+
+@pytest.mark.parametrize(
+  ('number', 'words'),
+  [
+    (errno.EDQUOT, 'make room'),
+    (errno.EACCES, 'let this user write there'),
+    (errno.EROFS, 'mount the file system for writing'),
+    (errno.EIO, 'mend that'),
+  ],
+)
+def test_what_helps_against_an_error_of_writing_is_said(
+  tmp_path, monkeypatch, number, words
+):
+  store = _two_states(tmp_path, [])
+
+  def fail(unused_path, unused_text):
+    raise OSError(number, os.strerror(number), 'digest')
+
+  monkeypatch.setattr(checkpoints.files, 'write_text', fail)
+  with pytest.raises(checkpoints.CheckpointError) as caught:
+    store.save(_state(5), 5)
+  assert os.strerror(number) in str(caught.value)
+  assert str(caught.value).endswith(f'; {words}, and the same command resumes')
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path):
+  (tmp_path / 'file').write_text('mine')
+  for folder in (tmp_path / 'file', tmp_path / 'file' / 'checkpoints'):
+    with pytest.raises(
+      checkpoints.CheckpointError,
+      match=f'^{folder} must be a folder that can be written, found: .*; make'
+      ' the path one of folders, and the same command goes on$',
+    ):
+      checkpoints.Checkpoints(folder)
+
+
+@pytest.mark.parametrize('kind', ['open', 'read', 'list'])
+@pytest.mark.parametrize(
+  'number', [errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOMEM, errno.EACCES]
+)
+@pytest.mark.parametrize('has_digest', [True, False])
+def test_a_state_that_cannot_be_read_now_is_left_as_it_is(
+  tmp_path, monkeypatch, kind, number, has_digest
+):
+  warnings = []
+  store = _two_states(tmp_path, warnings)
+  if not has_digest:
+    (tmp_path / 'program_state_4/digest.sha256').unlink()
+  before = _files(tmp_path)
+  name = 'variables.data-00000-of-00001'
+  path = str(tmp_path / 'program_state_4/variables' / name)
+  error = OSError(number, os.strerror(number))
+
+  class Unreadable(io.BytesIO):
+    def read(self, *unused_arguments):
+      raise error
+
+  def open_badly(file, *arguments):
+    if file != path:
+      return open(file, *arguments)
+    if kind == 'read':
+      return Unreadable()
+    raise OSError(number, os.strerror(number), file)
+
+  walk = os.walk
+
+  def walk_badly(top, onerror):
+    if top != os.path.dirname(os.path.dirname(path)):
+      return walk(top, onerror=onerror)
+    onerror(OSError(number, os.strerror(number), path))
+    return []
+
+  with monkeypatch.context() as patched:
+    if kind == 'list':
+      patched.setattr(checkpoints.os, 'walk', walk_badly)
+    else:
+      patched.setattr(checkpoints, 'open', open_badly, raising=False)
+    with pytest.raises(checkpoints.CheckpointAccessError) as caught:
+      store.restore(_state(0))
+  assert str(caught.value) == (
+    f'the checkpoint of round 4 in {tmp_path} must be readable, found: [Errno'
+    f" {number}] {os.strerror(number)}: '{path}'; it is left as it is, and the"
+    ' same command tries again'
+  )
+  assert isinstance(caught.value, checkpoints.CheckpointError)
+  assert _files(tmp_path) == before and not warnings
+  # At another time it is as good as ever.
+  state, round_num = store.restore(_state(0))
+  assert round_num == 4
+  _assert_equal(state, _state(4))
+
+
+def test_a_state_that_tensorflow_cannot_read_now_is_left_as_it_is(
+  tmp_path, monkeypatch
+):
+  store = _two_states(tmp_path, [])
+
+  async def fail(*unused_arguments):
+    raise tf.errors.ResourceExhaustedError(None, None, 'a; Too many open files')
+
+  with monkeypatch.context() as patched:
+    patched.setattr(tff.program.FileProgramStateManager, 'load', fail)
+    with pytest.raises(
+      checkpoints.CheckpointAccessError, match='a; Too many open files'
+    ):
+      store.restore(_state(0))
+  assert store.restore(_state(0))[1] == 4
 
 
 def test_no_room_for_the_first_state_is_said(tmp_path, limited_file_size):

@@ -147,7 +147,7 @@ def test_other_bytes_are_refused(buffer):
     client_ids.BernoulliDataSourceIterator.from_bytes(buffer)
 
 
-def _computation():
+def _computation(probabilities=PROBABILITIES):
   """Finds the clients' examples inside of a graph."""
   examples = [
     next(iter(small_process.dataset(i).unbatch().batch(8))) for i in range(N)
@@ -159,7 +159,7 @@ def _computation():
     return tf.data.Dataset.from_tensor_slices(parts).batch(4)
 
   return client_ids.build_client_data_computation(
-    dataset_fn, participation.Population(WEIGHTS, PROBABILITIES)
+    dataset_fn, participation.Population(WEIGHTS, probabilities)
   )
 
 
@@ -192,6 +192,17 @@ def test_an_id_of_nobody_has_no_data(runtime, client_id):
   (ident,) = list(found['ident'])
   assert [float(value) for value in ident.values()] == [client_id, 0, 1]
   assert not list(found['data'])
+
+
+def test_what_nobody_knows_of_a_client_is_nan(runtime):
+  computation = _computation([None, 0.5, *[None] * (N - 2)])
+  found = {
+    client_id: float(
+      next(iter(computation(client_id)['ident']))['participation_probability']
+    )
+    for client_id in (0, 1, N - 1, -1, N)
+  }
+  np.testing.assert_equal(found, {0: np.nan, 1: 0.5, 5: np.nan, -1: 1, 6: 1})
 
 
 @pytest.fixture(scope='module', name='process')
@@ -240,6 +251,67 @@ def test_ids_train_what_the_training_loop_trains(runtime, process):
     composed.get_model_weights(state),
     process.get_model_weights(looped),
   )
+
+
+_ESTIMATORS = {
+  # (2 * 0.4 + x + 1) / (2 + T + 1), after T rounds with x participations.
+  'frequency': participation.RunningFrequency(0.4, prior_rounds=2.0),
+  # The same, with everything before the round half as much a round later.
+  'windowed': participation.WindowedFrequency(0.4, window=2.0, prior_rounds=2),
+  # The prior until the first interval is over.
+  'interval': participation.IntervalEstimate(0.4),
+}
+_USED = {
+  # Client 0 takes part in both rounds, client 1 in the second one.
+  'frequency': ([1.8 / 3], [2.8 / 4, 1.8 / 4]),
+  'windowed': ([1.4 / 2], [1.7 / 2, 1.2 / 2]),
+  'interval': ([0.4], [1.0, 0.4]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', _ESTIMATORS)
+def test_a_program_with_ids_alone_estimates_what_nobody_knows(runtime, name):
+  process = fedsteer_tff.build_fedavg(
+    small_process.model_fn, N, participation=_ESTIMATORS[name]
+  )
+  composed = client_ids.compose_with_client_ids(process, _computation(None))
+  state = composed.initialize()
+  for ids, used in zip(([0], [0, 1]), _USED[name]):
+    before = process.get_model_weights(state)
+    data = [
+      client_work.build_client_data(
+        i,
+        small_process.dataset(i),
+        weight=WEIGHTS[i] / WEIGHTS.sum(),
+        participation_probability=p,
+      )
+      for i, p in zip(ids, used)
+    ]
+    known = fedsteer_tff.build_fedavg(small_process.model_fn, N)
+    expected = known.next(
+      known.set_model_weights(known.initialize(), before), data
+    ).state
+    state = composed.next(state, [*ids, -1]).state
+    np.testing.assert_allclose(
+      small_process.flat(process.get_model_weights(state)),
+      small_process.flat(known.get_model_weights(expected)),
+      rtol=1e-5,
+      atol=1e-6,
+    )
+
+
+@pytest.mark.slow
+def test_without_an_estimate_unknown_probabilities_are_an_error(
+  runtime, process
+):
+  composed = client_ids.compose_with_client_ids(process, _computation(None))
+  with pytest.raises(
+    Exception,
+    match=r'participation_probability must be in \(0, 1\] \(where it is not'
+    r' known, NaN, the process has to estimate it: see participation=\), found',
+  ):
+    composed.next(composed.initialize(), [2])
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import tensorflow_federated as tff
 
 from fedsteer_tff.programs import checkpoints
 from fedsteer_tff.programs import releases as releases_lib
+from fedsteer_tff.programs import run_files
 
 
 class _Slow(tff.program.ReleaseManager):
@@ -154,6 +155,18 @@ def test_events_are_written_when_they_are_released(tmp_path):
       for value in event.summary.value
     ]
     assert found == [(step, 'a', step / 4) for step in range(1, key + 1)]
+
+
+@pytest.mark.parametrize('content', [b'', b'a,b\n1,2\n', b'\xff\xfe\x00'])
+def test_a_table_that_is_something_else_is_named(tmp_path, content):
+  path = tmp_path / 'metrics.csv'
+  path.write_bytes(content)
+  with pytest.raises(run_files.RunDirectoryError) as caught:
+    releases_lib.DurableCsv(path)
+  assert str(caught.value).startswith(
+    f"{path} must be a table with the column 'round', found another file: "
+  )
+  assert path.read_bytes() == content
 
 
 if __name__ == '__main__':

@@ -300,14 +300,71 @@ def test_a_server_that_does_not_know_the_calls_is_named():
 @pytest.mark.parametrize(
   ('workers', 'seconds', 'message'),
   [
-    ([], 1.0, 'workers must be one or more different addresses, found none'),
-    (['a:1', 'a:1'], 1.0, 'different addresses, found a:1,a:1'),
-    (['a:1'], 0.0, 'timeout_seconds must be > 0, found 0.0'),
+    ([], 1.0, 'workers must be at least one host:port, found none'),
+    (['a:1', 'A:01'], 1.0, "different addresses, found 'a:1' and 'A:01'"),
+    (['a:1', ''], 1.0, "workers must be host:port, .* found '' in 'a:1,'"),
+    (['http://a:1'], 1.0, "workers must be host:port, .* found 'http://a:1'"),
+    (
+      ['a:1'],
+      0.0,
+      'timeout_seconds must be > 0 and at most a day .* found 0.0',
+    ),
+    (['a:1'], float('nan'), 'timeout_seconds must be > 0 .* found nan'),
+    (['a:1'], float('inf'), 'timeout_seconds must be > 0 .* found inf'),
   ],
 )
 def test_wrong_arguments_are_refused(workers, seconds, message):
   with pytest.raises(ValueError, match=message):
     remote_runtime.RemoteRuntime(workers, timeout_seconds=seconds)
+
+
+def test_a_name_without_an_address_fails_in_time_and_says_so():
+  start = time.monotonic()
+  with pytest.raises(
+    remote_runtime.RemoteRuntimeError,
+    match='^worker host.invalid:1 must answer within 1 s, found no a.* of'
+    ' host.invalid',
+  ):
+    remote_runtime.RemoteRuntime(['host.invalid:1'], timeout_seconds=1.0)
+  assert time.monotonic() - start < 5
+
+
+def test_a_look_up_without_an_answer_is_given_up_in_time(monkeypatch):
+  answered = threading.Event()
+
+  def getaddrinfo(*unused_arguments, **unused_options):
+    assert answered.wait(60)
+    raise socket.gaierror(socket.EAI_AGAIN, 'Try again')
+
+  monkeypatch.setattr(remote_runtime.socket, 'getaddrinfo', getaddrinfo)
+  start = time.monotonic()
+  try:
+    with pytest.raises(
+      remote_runtime.RemoteRuntimeError,
+      match='^worker a.example:1 must answer within 1 s, found no answer to the'
+      ' look-up of a.example; worker b.example:1 must answer within 1 s, found',
+    ):
+      remote_runtime.RemoteRuntime(
+        ['a.example:1', 'b.example:1'], timeout_seconds=1.0
+      )
+    assert time.monotonic() - start < 5
+  finally:
+    answered.set()
+
+
+def test_a_name_that_gets_its_address_in_time_is_used(workers, monkeypatch):
+  getaddrinfo = socket.getaddrinfo
+  failures = [socket.gaierror(socket.EAI_NONAME, 'unknown')] * 2
+
+  def later(*arguments, **options):
+    if failures:
+      raise failures.pop()
+    return getaddrinfo(*arguments, **options)
+
+  monkeypatch.setattr(remote_runtime.socket, 'getaddrinfo', later)
+  with _connect(workers[:1]).activate():
+    assert _add_up([1.0, 2.0]) == 3.0
+  assert not failures
 
 
 class _Authority:

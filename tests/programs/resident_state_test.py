@@ -9,9 +9,11 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from fedsteer_tff import client_work
 from fedsteer_tff.programs import local_runtime
+from fedsteer_tff.programs import memory
 from fedsteer_tff.programs import resident_state
 from tests.algorithms import small_training
 
@@ -64,6 +66,50 @@ def _assert_same(found, wanted):
   for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
     assert np.asarray(one).dtype == np.asarray(other).dtype
     np.testing.assert_array_equal(one, other)
+
+
+def test_states_of_earlier_rounds_are_let_go(runtime):
+  num_entries, num_rounds = 2_000_000, 50
+  state_bytes = 4 * num_entries
+  resident = resident_state.ResidentProcess(
+    _CountingProcess(num_entries), runtime
+  )
+  resident.put(np.zeros(num_entries, np.float32))
+  used = []
+  for _ in range(num_rounds):
+    total = resident.next([np.int32(1)] * 2)
+    used.append(memory.resident_bytes(*runtime.child_pids))
+  assert total == 2 * num_rounds
+  np.testing.assert_array_equal(resident.state(), np.full(num_entries, total))
+  assert max(used) - used[0] < 8 * state_bytes
+
+
+class _CountingProcess:
+  """A process whose state is made of many copies of one count."""
+
+  def __init__(self, num_entries):
+    vector = tff.TensorType(np.float32, [num_entries])
+
+    @tff.tensorflow.computation(vector, np.int32)
+    def add(counts, number):
+      counts += tf.cast(number, tf.float32)
+      return counts, counts[0]
+
+    @tff.federated_computation(
+      tff.FederatedType(vector, tff.SERVER),
+      tff.FederatedType(np.int32, tff.CLIENTS),
+    )
+    def next_fn(state, numbers):
+      output = tff.federated_map(add, (state, tff.federated_sum(numbers)))
+      return tff.learning.templates.LearningProcessOutput(output[0], output[1])
+
+    self.next = next_fn
+
+    @tff.tensorflow.computation(vector)
+    def get_model_weights(counts):
+      return counts
+
+    self.get_model_weights = get_model_weights
 
 
 def test_rounds_of_any_size_are_those_of_the_process_bit_for_bit(

@@ -1,10 +1,12 @@
 """Tests for run_directory."""
 
+import json
 import os
 
 import pytest
 
 from fedsteer_tff.programs import run_directory
+from fedsteer_tff.programs import run_files
 
 CONFIG = {'task': 'digits', 'rounds': 10, 'checkpoint_every': 5}
 NEW = run_directory.RunStatus.NEW
@@ -68,6 +70,59 @@ def test_a_committed_run_is_unfinished_until_its_summary(tmp_path):
   assert _open(tmp_path / 'run') is FINISHED
 
 
+@pytest.mark.parametrize(
+  ('name', 'within', 'rounds', 'found'),
+  [
+    ('config.json', 'flags.', '"9"', "'9'"),
+    ('config.json', 'flags.', '1.5', '1.5'),
+    ('config.json', 'flags.', '1.0', '1.0'),
+    ('config.json', 'flags.', 'true', 'True'),
+    ('config.json', 'flags.', 'null', 'None'),
+    ('summary.json', '', '"10"', "'10'"),
+    ('summary.json', '', '10.0', '10.0'),
+  ],
+)
+def test_a_number_of_rounds_that_is_none_is_named(
+  tmp_path, name, within, rounds, found
+):
+  path = tmp_path / 'run'
+  _open(path, commit=True, finish=True)
+  text = (path / name).read_text()
+  changed = text.replace('"rounds": 10', f'"rounds": {rounds}')
+  assert changed != text
+  (path / name).write_text(changed)
+  with pytest.raises(run_files.RunDirectoryError) as caught:
+    _open(path)
+  assert str(caught.value) == (
+    f'{path / name} must have an integer named {within}rounds, found {found}'
+  )
+
+
+def test_a_run_that_lost_its_number_of_rounds_is_named(tmp_path):
+  path = tmp_path / 'run'
+  _open(path, commit=True)
+  content = json.loads((path / 'config.json').read_text())
+  del content['flags']['rounds']
+  (path / 'config.json').write_text(json.dumps(content))
+  with pytest.raises(run_files.RunDirectoryError) as caught:
+    _open(path)
+  assert str(caught.value) == (
+    f'{path / "config.json"} must have an integer named flags.rounds, found'
+    ' none'
+  )
+
+
+def test_a_negative_number_of_rounds_is_another_configuration(tmp_path):
+  path = tmp_path / 'run'
+  _open(path, commit=True)
+  text = (path / 'config.json').read_text()
+  (path / 'config.json').write_text(
+    text.replace('"rounds": 10', '"rounds": -3')
+  )
+  with pytest.raises(run_files.RunDirectoryError, match='--rounds: -3 -> 10'):
+    _open(path)
+
+
 def test_opening_a_finished_run_changes_no_file(tmp_path):
   _open(tmp_path / 'run', commit=True, finish=True)
   before = _snapshot(tmp_path / 'run')
@@ -78,15 +133,13 @@ def test_opening_a_finished_run_changes_no_file(tmp_path):
 def test_a_finished_run_goes_on_when_the_rounds_are_raised(tmp_path):
   _open(tmp_path / 'run', commit=True, finish=True)
   assert _open(tmp_path / 'run', {'rounds': 11}, commit=True) is UNFINISHED
-  with pytest.raises(
-    run_directory.RunDirectoryError, match=r'--rounds: 11 -> 10'
-  ):
+  with pytest.raises(run_files.RunDirectoryError, match=r'--rounds: 11 -> 10'):
     _open(tmp_path / 'run')
 
 
 def test_every_changed_entry_is_named_with_both_values(tmp_path):
   _open(tmp_path / 'run', commit=True)
-  with pytest.raises(run_directory.RunDirectoryError) as error:
+  with pytest.raises(run_files.RunDirectoryError) as error:
     _open(tmp_path / 'run', {'task': 'emnist', 'rounds': 9, 'gamma': 0.7})
   message = str(error.value)
   assert '--task: digits -> emnist' in message
@@ -107,7 +160,7 @@ def test_an_entry_that_was_added_later_has_its_default(tmp_path):
     config = dict(CONFIG, added_later=value)
     if status is None:
       with pytest.raises(
-        run_directory.RunDirectoryError, match='--added_later: 2 -> 3'
+        run_files.RunDirectoryError, match='--added_later: 2 -> 3'
       ):
         directory.open(config, defaults={'added_later': 2, 'other': 1})
     else:
@@ -135,14 +188,14 @@ def test_hashes_are_unknown_in_folders_of_earlier_versions(tmp_path):
 def test_a_file_is_refused(tmp_path):
   path = tmp_path / 'file'
   path.write_text('mine')
-  with pytest.raises(run_directory.RunDirectoryError, match='found a file'):
+  with pytest.raises(run_files.RunDirectoryError, match='found a file'):
     _open(path)
   assert path.read_text() == 'mine'
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path):
   (tmp_path / 'thesis.tex').write_text('mine')
-  with pytest.raises(run_directory.RunDirectoryError, match='thesis.tex'):
+  with pytest.raises(run_files.RunDirectoryError, match='thesis.tex'):
     _open(tmp_path)
   assert os.listdir(tmp_path) == ['thesis.tex']
 
@@ -150,15 +203,115 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path):
 def test_a_folder_in_use_is_refused(tmp_path):
   first = run_directory.RunDirectory(tmp_path)
   first.open(CONFIG)
-  with pytest.raises(run_directory.RunDirectoryError, match='in use'):
+  with pytest.raises(run_files.RunDirectoryError, match='in use'):
     _open(tmp_path)
   first.close()
   assert _open(tmp_path) is NEW
 
 
-def test_a_damaged_configuration_is_named(tmp_path):
-  (tmp_path / 'config.json').write_text('{')
-  with pytest.raises(ValueError, match=r'config.json must hold JSON'):
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    (b'{', 'must hold JSON, found'),
+    (b'\0', 'must hold JSON, found'),
+    (b'\xff', 'must be a text that can be read, found'),
+    (b'[]', 'must hold a JSON object, found a list'),
+    (b'{"versions": {}}', 'must have an object named flags, found none'),
+    (b'{"flags": 3}', 'must have an object named flags, found 3'),
+    (b'{"flags": {}, "versions": []}', r'named versions, found \[\]'),
+    (b'{"flags": {}, "hashes": {"a": 1}}', "named hashes, found {'a': 1}"),
+  ],
+)
+def test_a_damaged_configuration_is_named_and_left_alone(
+  tmp_path, content, message
+):
+  path = tmp_path / 'config.json'
+  path.write_bytes(content)
+  directory = run_directory.RunDirectory(tmp_path)
+  for read in (
+    lambda: _open(tmp_path),
+    directory.stored_config,
+    directory.stored_versions,
+    directory.stored_hashes,
+  ):
+    with pytest.raises(run_files.RunDirectoryError, match=message) as caught:
+      read()
+    assert str(caught.value).startswith(f'{path} must ')
+  assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize('content', [b'{', b'\0', b'\xff', b'[]', b''])
+def test_a_damaged_summary_is_named_and_left_alone(tmp_path, content):
+  _open(tmp_path, commit=True, finish=True)
+  path = tmp_path / 'summary.json'
+  path.write_bytes(content)
+  directory = run_directory.RunDirectory(tmp_path)
+  for read in (lambda: _open(tmp_path), directory.read_summary):
+    with pytest.raises(
+      run_files.RunDirectoryError, match=f'^{path} must .* found'
+    ):
+      read()
+  assert path.read_bytes() == content
+
+
+def test_a_summary_must_have_what_is_asked_for(tmp_path):
+  _open(tmp_path, commit=True, finish=True)
+  directory = run_directory.RunDirectory(tmp_path)
+  assert directory.read_summary({'rounds': int}) == {'rounds': 10}
+  with pytest.raises(
+    run_files.RunDirectoryError,
+    match='summary.json must have a number named accuracy, found none',
+  ):
+    directory.read_summary({'accuracy': float})
+
+
+@pytest.mark.parametrize('path', ['a\0b', '\0', 'a\ud800'])
+def test_a_path_that_is_none_is_refused(path):
+  with pytest.raises(
+    run_files.RunDirectoryError,
+    match='output_dir must be a path, without NUL bytes and .* found',
+  ):
+    _open(path)
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(tmp_path):
+  path = tmp_path / 'run'
+  _open(path, commit=True)
+  assert _open(path) is UNFINISHED  # It has not begun.
+  (path / 'metrics.csv').write_text('round,loss\n')
+  assert _open(path) is UNFINISHED  # Nor has it now.
+  (path / 'metrics.csv').write_text('round,loss\n1,0.5\n')
+  before = _snapshot(path)
+  for _ in range(2):  # The first refusal must not make way for a second try.
+    with pytest.raises(run_files.RunDirectoryError) as caught:
+      _open(path)
+    assert str(caught.value) == (
+      f'{path}/checkpoints must hold a checkpoint of the run that wrote'
+      f' {path}/metrics.csv, found none; move the run away to start anew'
+    )
+    (path / 'checkpoints').mkdir(exist_ok=True)
+  (path / 'checkpoints').rmdir()
+  assert _snapshot(path) == before
+  (path / 'checkpoints/program_state_1').mkdir(parents=True)
+  assert _open(path) is UNFINISHED
+  (path / 'checkpoints/program_state_1').rmdir()
+  # A run that is complete needs none to be reported again.
+  (path / 'summary.json').write_text('{"rounds": 10}')
+  assert _open(path) is FINISHED
+
+
+@pytest.mark.parametrize(
+  'content',
+  [b'a,b\n1,2\n', b'round\nx\n', b'round,a\n1\n', b'round\n1,2\n', b'\xff\n'],
+)
+def test_a_damaged_table_of_rounds_is_named(tmp_path, content):
+  _open(tmp_path, commit=True)
+  (tmp_path / 'checkpoints').mkdir()
+  path = tmp_path / 'metrics.csv'
+  path.write_bytes(content)
+  with pytest.raises(
+    run_files.RunDirectoryError, match=f'^{path} must be a t.* found'
+  ):
     _open(tmp_path)
 
 

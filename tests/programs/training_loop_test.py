@@ -3,9 +3,12 @@
 from collections import OrderedDict
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
+import fedsteer_tff
+from fedsteer_tff import client_work
 from fedsteer_tff import participation
 from fedsteer_tff.programs import callbacks
 from fedsteer_tff.programs import checkpoints
@@ -309,6 +312,214 @@ class _Collect(training_loop.Callback):
 
   def on_round(self, result):
     self._losses.append(result.metrics['loss'])
+
+
+class _FailedError(RuntimeError):
+  """What a round of these tests raises."""
+
+
+def _fail(*unused_arguments):
+  raise _FailedError
+
+
+@pytest.mark.parametrize('resident', [False, True])
+@pytest.mark.parametrize('where', ['in a round', 'in an evaluation'])
+def test_a_round_that_fails_leaves_the_state_before_it(
+  process, state, evaluate, runtime, tmp_path, where, resident
+):
+  def files():
+    store = checkpoints.Checkpoints(tmp_path / 'c')
+    return store, [
+      callbacks.MetricsCsv(tmp_path / 'm.csv'),
+      callbacks.TensorBoard(tmp_path / 't', flush_every=100),
+      callbacks.SaveCheckpoints(store, every=100),
+    ]
+
+  after = []
+
+  def forced(unused_state, round_num):
+    return _fail() if round_num == 4 and where == 'in a round' else []
+
+  def evaluate_three_times(weights):
+    after.append(weights)
+    return _fail() if len(after) == 4 else evaluate(weights)
+
+  options = dict(
+    runtime=runtime if resident else None, num_rounds=5, evaluate_fn=evaluate
+  )
+  store, writers = files()
+  with pytest.raises(_FailedError):
+    _run(
+      process,
+      state,
+      callbacks=writers,
+      forced_clients_fn=forced,
+      **{**options, 'evaluate_fn': evaluate_three_times},
+    )
+  assert store.rounds() == [3]
+  restored, done = store.restore(state)
+  np.testing.assert_array_equal(
+    _flat(process, restored), small_process.flat(after[2])
+  )
+
+  # It goes on as if nothing had been.
+  _, writers = files()
+  resumed, _ = _run(
+    process, restored, first_round=done, callbacks=writers, **options
+  )
+  log = _Log()
+  straight, _ = _run(process, state, log, **options)
+  np.testing.assert_array_equal(
+    _flat(process, resumed), _flat(process, straight)
+  )
+  rows = metrics_table.MetricsTable(tmp_path / 'm.csv').rows()
+  assert [row['loss'] for row in rows] == [
+    repr(result.metrics['loss']) for result in log.results
+  ]
+  steps = [
+    event.step
+    for path in sorted((tmp_path / 't').iterdir())
+    for event in tf.compat.v1.train.summary_iterator(str(path))
+    for value in event.summary.value
+    if value.tag == 'train/loss'
+  ]
+  assert steps == [1, 2, 3, 4, 5]
+
+
+class _Kill(training_loop.Callback):
+  """Ends a runtime after the third round."""
+
+  def __init__(self, mortal):
+    self._mortal = mortal
+
+  def on_round(self, result):
+    if result.round_num == 3:
+      self.kill()
+
+  def kill(self):
+    psutil.Process(self._mortal.pid).kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('looks_at_the_state', 'kills', 'kept'),
+  [
+    # The states before the rounds are looked at, and one is lost.
+    (True, 'between rounds', 2),
+    (True, 'in a round', 3),
+    # Nobody looks at any.
+    (False, 'between rounds', 0),
+  ],
+)
+def test_of_a_runtime_that_ends_what_is_at_hand_is_kept(
+  process, state, tmp_path, looks_at_the_state, kills, kept
+):
+  store = checkpoints.Checkpoints(tmp_path)
+  store.save(state, 0)
+  log = _Log()
+  with local_runtime.LocalRuntime().activate() as mortal:
+    kill = _Kill(mortal)
+
+    def forced(unused_state, round_num):
+      if (kills, round_num) == ('in a round', 4):
+        kill.kill()
+      return []
+
+    with pytest.raises(
+      local_runtime.LocalRuntimeError, match='the TFF runtime must stay alive'
+    ):
+      _run(
+        process,
+        state,
+        log,
+        runtime=mortal,
+        num_rounds=5,
+        forced_clients_fn=forced if looks_at_the_state else None,
+        callbacks=[
+          callbacks.SaveCheckpoints(store, every=100),
+          *([kill] if kills == 'between rounds' else []),
+        ],
+      )
+  assert len(log.results) == 3
+  restored, done = store.restore(state)
+  assert done == kept
+  expected, _ = _run(process, state, num_rounds=kept)
+  np.testing.assert_array_equal(
+    _flat(process, restored), _flat(process, expected)
+  )
+
+
+def test_a_state_that_cannot_be_kept_does_not_hide_why(process, state, caplog):
+  class Full(training_loop.Callback):
+    def on_error(self, state, round_num):
+      raise OSError('no room')
+
+  with caplog.at_level('WARNING', logger='absl'):
+    with pytest.raises(_FailedError):
+      _run(
+        process,
+        state,
+        num_rounds=1,
+        forced_clients_fn=_fail,
+        callbacks=[Full()],
+      )
+  assert 'the state after round 0 could not be kept: no room' in caplog.text
+
+
+def test_an_error_of_a_callback_is_not_one_of_the_round(process, state):
+  seen = []
+
+  class Fails(training_loop.Callback):
+    def on_round(self, result):
+      _fail()
+
+    def on_error(self, state, round_num):
+      seen.append(round_num)
+
+  with pytest.raises(_FailedError):
+    _run(process, state, num_rounds=1, callbacks=[Fails()])
+  assert not seen
+
+
+def test_a_round_of_nobody_has_no_loss_in_the_table(tmp_path):
+  process = fedsteer_tff.build_fedavg(small_process.model_fn, 2)
+  sampler = participation.BernoulliSampler([0.3, 0.3], seed=0)
+  sizes = [sampler.cohort(r).num_clients for r in range(1, 5)]
+  assert 0 in sizes and max(sizes) > 0
+
+  def client_data(client_id, p):
+    return client_work.build_client_data(
+      client_id,
+      small_process.dataset(client_id),
+      weight=0.5,
+      participation_probability=p,
+    )
+
+  training_loop.run(
+    process,
+    sampler,
+    cohorts.CohortData(client_data),
+    state=process.initialize(),
+    num_rounds=4,
+    callbacks=[
+      callbacks.MetricsCsv(tmp_path / 'm.csv'),
+      callbacks.TensorBoard(tmp_path / 't'),
+    ],
+  )
+  rows = metrics_table.MetricsTable(tmp_path / 'm.csv').rows()
+  for row, size in zip(rows, sizes):
+    assert int(row['cohort_size']) == size
+    assert int(row['num_examples']) == 8 * size
+    for name in ('loss', 'accuracy'):
+      assert np.isnan(float(row[name])) == (size == 0)
+  (path,) = (tmp_path / 't').iterdir()
+  losses = [
+    float(tf.make_ndarray(value.tensor))
+    for event in tf.compat.v1.train.summary_iterator(str(path))
+    for value in event.summary.value
+    if value.tag == 'train/loss'
+  ]
+  np.testing.assert_array_equal(np.isnan(losses), np.equal(sizes, 0))
 
 
 @pytest.mark.parametrize('every', [0, 1.5, True])

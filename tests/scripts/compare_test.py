@@ -17,6 +17,7 @@ import psutil
 import pytest
 from scipy import stats
 
+from fedsteer_tff.programs import run_files
 from scripts import compare
 from scripts import compare_config
 from scripts import compare_runs
@@ -408,6 +409,59 @@ def test_runs_of_another_configuration_are_refused(tmp_path, capsys):
   assert _main(tmp_path, '--rounds=3') == 2
   assert '--rounds: 4 in the run, 3 wanted' in capsys.readouterr().err
   assert not (tmp_path / 'results').exists()
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'message'),
+  [
+    ('config.json', b'{', 'must hold JSON, found'),
+    ('config.json', b'{}', 'must have an object named flags, found none'),
+    ('config.json', b'\xff', 'must be a text that can be read, found'),
+    ('summary.json', b'\0', 'must hold JSON, found'),
+    ('summary.json', b'[]', 'must hold a JSON object, found a list'),
+    (
+      'summary.json',
+      b'{"rounds": 4}',
+      'must have a number named final_test_accuracy, found none',
+    ),
+    ('metrics.csv', b'a\n1\n', 'must be a table with one row for each round'),
+  ],
+)
+def test_a_damaged_run_is_one_line_that_names_the_file(
+  tmp_path, capsys, name, content, message
+):
+  _, runs = _runs(tmp_path)
+  for run in runs:
+    _pretend(run, [0.4, 0.5])
+  path = pathlib.Path(runs[1].folder, name)
+  path.write_bytes(content)
+  assert _main(tmp_path) == 2
+  error = capsys.readouterr().err.splitlines()[-1]
+  assert error.startswith(f'compare: error: {path} {message}')
+  assert path.read_bytes() == content
+  assert not (tmp_path / 'results').exists()
+
+
+def test_a_summary_without_the_size_of_the_state_is_named(tmp_path):
+  _, runs = _runs(tmp_path)
+  _pretend(runs[0], [0.4, 0.5])
+  path = pathlib.Path(runs[0].folder, 'summary.json')
+  content = json.loads(path.read_text())
+  path.write_text(json.dumps({**content, 'state_bytes': {'model': 1}}))
+  with pytest.raises(
+    run_files.RunDirectoryError,
+    match=f'^{path} must have an integer named state_bytes.total, found none',
+  ):
+    compare_runs.read(runs[0])
+
+
+def test_folders_that_cannot_be_are_one_line(tmp_path, capsys):
+  for flag in ('--output_dir', '--results_dir'):
+    assert _main(tmp_path, f'{flag}=a\0b') == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+      f'compare: error: {flag} must be a path, without NUL'
+    )
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,24 @@ def test_what_cannot_be_drawn_is_one_line(tmp_path, capsys):
     assert message in line
 
 
+@pytest.mark.parametrize('name', ['config.json', 'summary.json'])
+def test_a_damaged_run_is_one_line_that_names_the_file(tmp_path, capsys, name):
+  run = run_folders.write_run(tmp_path / 'x')
+  (tmp_path / 'x' / name).write_text('{"')
+  assert plot.main(['plot', run]) == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith(f'plot: error: {run}/{name} must hold JSON, found')
+
+
+def test_a_path_that_is_none_is_one_line(tmp_path, capsys):
+  run = run_folders.write_run(tmp_path / 'x')
+  assert plot.main(['plot', run, '--output_dir=a\0b']) == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith(
+    'plot: error: --output_dir must be a path, without NUL'
+  )
+
+
 def test_the_accuracy_begins_with_the_untrained_model():
   figure = run_plots.accuracy({'x': ROWS}, untrained={'x': 0.1})
   lines = _lines(figure)

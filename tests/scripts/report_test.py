@@ -146,6 +146,29 @@ def test_what_cannot_be_reported_is_one_line(tmp_path, capsys):
   assert report.main(['report', folder, f'--output={nowhere}']) == 2
   (line,) = capsys.readouterr().err.splitlines()
   assert str(nowhere) in line
+  assert report.main(['report', folder, '--output=a\0b']) == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith('report: error: --output must be a path, without NUL')
+
+
+@pytest.mark.parametrize('name', ['config.json', 'summary.json'])
+def test_a_damaged_run_is_one_line_that_names_the_file(tmp_path, capsys, name):
+  folder = run_folders.write_run(tmp_path / 'x')
+  (tmp_path / 'x' / name).write_text('[]')
+  assert report.main(['report', folder]) == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line == (
+    f'report: error: {folder}/{name} must hold a JSON object, found a list'
+  )
+
+
+def test_a_run_of_another_program_is_called_by_its_folder(tmp_path):
+  folder = run_folders.write_run(tmp_path / 'x')
+  (tmp_path / 'x' / 'config.json').write_text('{"flags": {"rounds": 20}}')
+  (tmp_path / 'x' / 'summary.json').write_text('{"state_bytes": {"a": 1}}')
+  run = result_folders.read_run(folder)
+  assert report_run.title(run) == 'x'
+  assert 'Complete: 20 rounds' in report_run.page(run)
 
 
 def _findings(folder, table=None, **options):

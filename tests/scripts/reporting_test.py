@@ -1,7 +1,13 @@
 """Tests for reporting."""
 
+import collections
+import math
+
+import numpy as np
 import pytest
 
+from fedsteer_tff import participation
+from fedsteer_tff.programs import training_loop
 from scripts import reporting
 
 ROWS = [
@@ -26,6 +32,39 @@ def _summary(rows, peak_bytes=0):
     state_bytes={'model': 1000, 'total': 1234},
     peak_bytes=peak_bytes,
   )
+
+
+def _result(round_num, loss, accuracy, test_accuracy=None):
+  evaluation = None if test_accuracy is None else {'accuracy': test_accuracy}
+  return training_loop.RoundResult(
+    round_num=round_num,
+    state_fn=lambda: None,
+    cohort=participation.Cohort(np.int32([]), np.float64([])),
+    metrics=collections.OrderedDict(loss=loss, accuracy=accuracy),
+    evaluation=evaluation,
+    seconds=0.1,
+    is_last=False,
+  )
+
+
+def test_the_bar_shows_no_loss_of_a_round_in_which_nobody_took_part(capsys):
+  bar = reporting.ProgressBar()
+  bar.on_start(0, 3)
+  shown = []
+  for result in (
+    _result(1, 2.0, 0.25, test_accuracy=0.5),
+    _result(2, math.nan, math.nan),
+    _result(3, 0.0, 1.0),
+  ):
+    bar.on_round(result)
+    shown.append(bar._bar.postfix)
+  bar.close()
+  assert shown == [
+    'loss 2.000, accuracy 0.250, test accuracy 0.500',
+    'test accuracy 0.500',
+    'loss 0.000, accuracy 1.000, test accuracy 0.500',
+  ]
+  assert shown[-1] in capsys.readouterr().err
 
 
 def test_the_final_accuracy_is_the_mean_of_ten_evaluations():

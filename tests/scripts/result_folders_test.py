@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from fedsteer_tff.programs import run_files
 from scripts import compare_config
 from scripts import result_folders
 from tests.scripts import run_folders
@@ -126,15 +127,47 @@ def _break(name, text):
       'columns round, found none named round',
     ),
     (_break('config.json', '{"flags'), 'config.json must hold JSON, found'),
+    (_break('config.json', '\0'), 'config.json must hold JSON, found'),
+    (
+      _break('config.json', '{}'),
+      'config.json must have an object named flags',
+    ),
+    (
+      _break('config.json', '{"flags": {"num_clients": "6"}}'),
+      "must have an integer named flags.num_clients, found '6'",
+    ),
+    (
+      _break('config.json', '{"flags": {}, "versions": {"python": 3}}'),
+      "config.json must have .* named versions, found {'python': 3}",
+    ),
     (_break('summary.json', '[1]'), 'must hold a JSON object, found a list'),
+    (
+      _break('summary.json', '{"untrained_test_accuracy": "0.1"}'),
+      'summary.json must have a number named untrained_test_accuracy, found',
+    ),
+    (
+      _break('summary.json', '{"state_bytes": 3}'),
+      'summary.json must have .* named state_bytes, found 3',
+    ),
   ],
 )
 def test_a_broken_run_is_refused_with_what_is_wrong(tmp_path, change, message):
   folder = tmp_path / 'x'
   run_folders.write_run(folder)
   change(folder)
-  with pytest.raises(result_folders.FolderError, match=message):
+  with pytest.raises(run_files.RunDirectoryError, match=message):
     result_folders.read_run(str(folder))
+
+
+@pytest.mark.parametrize('name', ['config.json', 'summary.json', 'metrics.csv'])
+def test_what_is_not_utf_8_is_refused(tmp_path, name):
+  run_folders.write_run(tmp_path)
+  (tmp_path / name).write_bytes(b'\xff')
+  with pytest.raises(
+    run_files.RunDirectoryError,
+    match=f'^{tmp_path}/{name} must be a text that can be read, found',
+  ):
+    result_folders.read_run(str(tmp_path))
 
 
 @pytest.mark.parametrize('name', ['runs.csv', 'curves.csv', 'table.md'])
@@ -142,7 +175,7 @@ def test_incomplete_results_are_refused(tmp_path, name):
   run_folders.write_results(tmp_path, run_folders.comparison())
   (tmp_path / name).unlink()
   with pytest.raises(
-    result_folders.FolderError, match=f'{name} must be a file that can be read'
+    run_files.RunDirectoryError, match=f'{name} must be a text that can be read'
   ):
     result_folders.read_results(str(tmp_path))
 

@@ -65,12 +65,24 @@ def _parse(*arguments):
       '--enforce_core_every and --enforced_clients must be given together with'
       ' --algorithm=fedavg',
     ),
-    (['--workers=a'], '--workers must be host:port, found a'),
-    (['--workers=a:1,b:c'], '--workers must be host:port, found b:c'),
-    (['--workers=a:1,:2'], '--workers must be host:port, found :2'),
-    (['--workers=a:65536'], '--workers must be host:port, found a:65536'),
-    (['--workers='], '--workers must be one or more different addresses'),
-    (['--workers=a:1,a:1'], '--workers must be .* found a:1,a:1'),
+    (['--workers=a'], "--workers must be host:port, .* found 'a' in 'a'$"),
+    (['--workers=a:1,b:c'], "--workers must be .* 'b:c' in 'a:1,b:c'$"),
+    (['--workers=a:1,,b:2'], "--workers must be .* '' in 'a:1,,b:2'$"),
+    (['--workers=http://a:1'], "--workers must be host:port, .* 'http://a:1'"),
+    (['--workers=a:١'], "--workers must be host:port, .* found 'a:١'"),
+    (['--workers='], '--workers must be at least one host:port, found none'),
+    (
+      ['--workers=A:1,a:01'],
+      "--workers must be different addresses, found 'A:1' and 'a:01'",
+    ),
+    *(
+      (
+        ['--workers=a:1', f'--worker_timeout={seconds}'],
+        f'--worker_timeout must be > 0 and at most a day .* found {seconds}',
+      )
+      for seconds in ('nan', 'inf', '86401.0')
+    ),
+    (['--workers=a:1', '--worker_timeout=0'], '--worker_timeout=0'),
     (['--worker_timeout=5'], '--worker_timeout is used with --workers only'),
     (['--tls_ca=x'], '--tls_ca is used with --workers only'),
     (

@@ -1,23 +1,19 @@
 """Runs of the real program, undisturbed, interrupted, killed and resumed."""
 
-import csv
 import json
 import os
-import pathlib
 import resource
 import shutil
 import signal
-import struct
-import subprocess
-import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 import fedsteer_tff
+from tests.scripts import training_runs
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROUNDS = 12
 FLAGS = (
   '--task=digits',
@@ -31,125 +27,27 @@ FLAGS = (
   '--evaluate_every=2',
   '--checkpoint_every=4',
 )
-# What may differ between two runs with the same seed.
-MEASURED = ('seconds', 'resident_mib')
 
 pytestmark = pytest.mark.slow
 
 
-def _start(output_dir, *flags, rounds=ROUNDS):
-  command = [
-    sys.executable,
-    '-m',
-    'scripts.train',
-    *FLAGS,
-    f'--rounds={rounds}',
-    f'--output_dir={output_dir}',
-    *flags,
-  ]
-  return subprocess.Popen(
-    command,
-    cwd=ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-    start_new_session=True,  # As in a terminal: a process group of its own.
-  )
+def _arguments(folder, *flags, rounds=ROUNDS):
+  return [*FLAGS, f'--rounds={rounds}', f'--output_dir={folder}', *flags]
 
 
-def _finish(process):
-  stdout, stderr = process.communicate(timeout=300)
-  return process.returncode, stdout, stderr
+def _run(folder, *flags, rounds=ROUNDS):
+  return training_runs.here(*_arguments(folder, *flags, rounds=rounds))
 
 
-def _run(output_dir, *flags, **kwargs):
-  return _finish(_start(output_dir, *flags, **kwargs))
-
-
-def _rows(output_dir):
-  with open(output_dir / 'metrics.csv', encoding='utf-8', newline='') as f:
-    return list(csv.DictReader(f))
-
-
-def _determined(output_dir):
-  rows = _rows(output_dir)
-  for row in rows:
-    for name in MEASURED:
-      del row[name]
-  return rows
-
-
-def _hashes(output_dir):
-  config = json.loads((output_dir / 'config.json').read_text())
-  summary = json.loads((output_dir / 'summary.json').read_text())
-  assert config['hashes'] == summary['hashes']
-  return config['hashes']
-
-
-def _wait_for_rows(process, output_dir, count):
-  deadline = time.monotonic() + 240
-  while time.monotonic() < deadline:
-    path = output_dir / 'metrics.csv'
-    if path.exists() and path.read_text(encoding='utf-8').count('\n') > count:
-      return
-    if process.poll() is not None:
-      raise AssertionError(f'ended early: {process.communicate()}')
-    time.sleep(0.02)
-  raise AssertionError(f'no {count} rows in time')
-
-
-def _children(pid):
-  """Returns the process ids of a process's children."""
-  children = []
-  for entry in os.listdir('/proc'):
-    if entry.isdigit():
-      try:
-        stat = pathlib.Path(f'/proc/{entry}/stat').read_text(encoding='ascii')
-      except OSError:
-        continue  # Ended meanwhile.
-      if int(stat.rsplit(')', 1)[1].split()[1]) == pid:
-        children.append(int(entry))
-  return children
-
-
-def _weights(output_dir, round_num):
-  """Returns all numbers of the state after a round."""
-  import tensorflow as tf
-
-  reader = tf.train.load_checkpoint(
-    str(output_dir / f'checkpoints/program_state_{round_num}/variables')
-    + '/variables'
-  )
-  return {
-    name: reader.get_tensor(name)
-    for name in reader.get_variable_to_shape_map()
-    if name != '_CHECKPOINTABLE_OBJECT_GRAPH'
-  }
-
-
-def _checkpoints(output_dir):
-  """Returns the rounds of the complete states, ascending."""
-  names = os.listdir(output_dir / 'checkpoints')
-  rounds = [name.rpartition('program_state_')[2] for name in names]
-  return sorted(int(r) for r in rounds if r.isdigit())
-
-
-def _snapshot(folder):
-  return {
-    str(path.relative_to(folder)): (
-      path.stat().st_mtime_ns,
-      path.read_bytes(),
-    )
-    for path in sorted(folder.rglob('*'))
-    if path.is_file()
-  }
+def _start(folder, rounds):
+  return training_runs.Forked(folder, *FLAGS, f'--rounds={rounds}')
 
 
 @pytest.fixture(scope='module', name='finished')
 def _finished(tmp_path_factory):
   """An undisturbed run: its folder and what it printed."""
   folder = tmp_path_factory.mktemp('undisturbed') / 'run'
-  code, stdout, stderr = _run(folder)
+  code, stdout, stderr = training_runs.command(*_arguments(folder))
   assert code == 0, stderr
   return folder, stdout, stderr
 
@@ -165,7 +63,7 @@ def test_a_run_writes_everything_and_prints_a_table(finished):
     'summary.json',
     'tensorboard',
   }
-  rows = _rows(folder)
+  rows = training_runs.rows(folder)
   assert [int(row['round']) for row in rows] == list(range(1, ROUNDS + 1))
   evaluated = [int(row['round']) for row in rows if row['test_accuracy']]
   assert evaluated == [2, 4, 6, 8, 10, 12]
@@ -173,7 +71,12 @@ def test_a_run_writes_everything_and_prints_a_table(finished):
     assert int(row['cohort_size']) == len(row['cohort'].split())
     assert int(row['active_clients']) == int(row['cohort_size'])
     assert 0 <= float(row['accuracy']) <= 1
-    for name in ('loss', 'relative_residual', 'variance_ratio', *MEASURED):
+    for name in (
+      'loss',
+      'relative_residual',
+      'variance_ratio',
+      *training_runs.MEASURED,
+    ):
       assert np.isfinite(float(row[name]))
 
   summary = json.loads((folder / 'summary.json').read_text())
@@ -204,35 +107,18 @@ def test_a_run_writes_everything_and_prints_a_table(finished):
 
 def test_the_core_is_enforced(finished):
   folder, _, _ = finished
-  later = _rows(folder)[6:]
+  later = training_runs.rows(folder)[6:]
   assert max(float(row['core_staleness_max']) for row in later) <= 3
 
 
 def test_a_finished_run_is_reported_again_and_left_alone(finished):
   folder, first, _ = finished
-  before = _snapshot(folder)
+  before = training_runs.snapshot(folder)
   code, stdout, stderr = _run(folder)
   assert code == 0, stderr
   assert 'complete' in stdout
   assert stdout.endswith(first)
-  assert _snapshot(folder) == before
-
-
-def test_a_private_correction_trains_and_resumes(tmp_path):
-  flags = (
-    '--aggregation=client_projection',
-    '--correction=private',
-    '--correction_norm=0.1',
-    '--noise_multiplier=0.1',
-  )
-  folder = tmp_path / 'run'
-  for rounds in (2, 4):
-    code, _, stderr = _run(folder, *flags, rounds=rounds)
-    assert code == 0, stderr
-  assert 'after round 2' in stderr
-  assert [int(row['round']) for row in _rows(folder)] == [1, 2, 3, 4]
-  config = json.loads((folder / 'config.json').read_text())
-  assert config['flags']['noise_multiplier'] == 0.1
+  assert training_runs.snapshot(folder) == before
 
 
 def test_a_secure_sum_trains_and_its_metrics_stand_beside_the_usual_ones(
@@ -246,20 +132,20 @@ def test_a_secure_sum_trains_and_its_metrics_stand_beside_the_usual_ones(
     rounds=2,
   )
   assert code == 0, stderr
-  rows = _rows(tmp_path / 'run')
-  usual = set(_rows(finished[0])[0])
+  rows = training_runs.rows(tmp_path / 'run')
+  usual = set(training_runs.rows(finished[0])[0])
   assert usual < set(rows[0])
   for row in rows:
     assert row['correction/secure_upper_clipped_count'] == '0'
     assert float(row['correction/secure_upper_threshold']) == 8
   # As in a run with a plain sum: the clients' first training, which is the
   # same, and the data have nothing to do with the correction.
-  assert rows[0]['loss'] == _rows(finished[0])[0]['loss']
+  assert rows[0]['loss'] == training_runs.rows(finished[0])[0]['loss']
 
 
 def test_another_configuration_is_refused(finished):
   folder, _, _ = finished
-  before = _snapshot(folder)
+  before = training_runs.snapshot(folder)
   code, stdout, stderr = _run(folder, '--seed=1', '--ridge=0.1', rounds=5)
   assert code == 2
   assert not stdout
@@ -267,7 +153,42 @@ def test_another_configuration_is_refused(finished):
   assert '--seed: 0 -> 1' in stderr
   assert '--ridge: None -> 0.1' in stderr
   assert f'--rounds: {ROUNDS} -> 5' in stderr
-  assert _snapshot(folder) == before
+  assert training_runs.snapshot(folder) == before
+
+
+def test_a_damaged_run_is_one_line_that_names_the_file(finished, tmp_path):
+  undisturbed, _, _ = finished
+  folder = tmp_path / 'run'
+  folder.mkdir()
+  for name in ('config.json', 'summary.json', 'metrics.csv'):
+    shutil.copy(undisturbed / name, folder)
+  config = json.loads((folder / 'config.json').read_text())
+  config['flags']['workers'] = 5
+  for rounds, name, content, message in (
+    (
+      ROUNDS,
+      'summary.json',
+      '{"rounds": 12}',
+      'must have a number named final',
+    ),
+    (ROUNDS, 'summary.json', '{"rounds"', 'must hold JSON, found'),
+    (ROUNDS + 1, 'metrics.csv', 'a\n1\n', 'must be a table with one row for'),
+    (ROUNDS, 'config.json', '\0', 'must hold JSON, found'),
+  ):
+    (folder / name).write_text(content)
+    code, stdout, stderr = _run(folder, rounds=rounds)
+    assert code == 2, stderr
+    assert len(stderr.splitlines()) == 1
+    assert stderr.startswith(f'train: error: {folder / name} {message}'), stderr
+    if name != 'config.json':
+      shutil.copy(undisturbed / name, folder)
+  # What is only noticed when the run goes on.
+  (folder / 'config.json').write_text(json.dumps(config))
+  shutil.copytree(undisturbed / 'checkpoints', folder / 'checkpoints')
+  code, _, stderr = _run(folder, rounds=ROUNDS + 1)
+  assert code == 2, stderr
+  assert 'config.json must have a list named flags.workers, found 5' in stderr
+  assert 'Traceback' not in stderr
 
 
 def test_interrupted_killed_and_prolonged_equals_undisturbed(
@@ -277,26 +198,40 @@ def test_interrupted_killed_and_prolonged_equals_undisturbed(
   folder = tmp_path / 'run'
 
   # Ctrl-C in a terminal reaches the whole process group.
-  process = _start(folder, rounds=ROUNDS - 2)
-  _wait_for_rows(process, folder, 2)
-  os.killpg(process.pid, signal.SIGINT)
-  code, _, stderr = _finish(process)
+  run = _start(folder, ROUNDS - 2)
+  run.wait_for_rows(2)
+  os.killpg(run.pid, signal.SIGINT)
+  code, _, stderr = run.finish()
   assert code == 130, stderr
   assert 'The same command resumes' in stderr
   assert 'Traceback' not in stderr
-  done = len(_rows(folder))
+  done = len(training_runs.rows(folder))
   assert 2 <= done < ROUNDS - 2
   assert (folder / f'checkpoints/program_state_{done}').is_dir()
   assert not (folder / 'summary.json').exists()
 
+  # The end of the runtime: a state is at hand, since the one before a round is
+  # looked at for clients that are overdue.
+  run = _start(folder, ROUNDS - 2)
+  run.wait_for_rows(done + 1)
+  os.kill(psutil.Process(run.pid).children()[0].pid, signal.SIGKILL)
+  code, _, stderr = run.finish()
+  assert code == 2, stderr
+  assert 'train: error: the TFF runtime must stay alive, found that' in stderr
+  done = training_runs.checkpoints(folder)[-1]
+  num_rows = len(training_runs.rows(folder))
+  assert num_rows - 1 <= done <= num_rows
+  assert f'; the same command resumes after round {done}\n' in stderr
+  assert 'Traceback' not in stderr
+
   # SIGKILL, after a checkpoint and rows that it does not cover.
-  process = _start(folder, rounds=ROUNDS - 2)
-  _wait_for_rows(process, folder, max(5, done + 1))
-  children = _children(process.pid)
+  run = _start(folder, ROUNDS - 2)
+  run.wait_for_rows(max(5, done + 1))
+  children = [child.pid for child in psutil.Process(run.pid).children()]
   assert children
-  process.kill()
-  _, _, stderr = _finish(process)
-  assert process.returncode == -signal.SIGKILL, stderr
+  run.process.kill()
+  code, _, stderr = run.finish()
+  assert code == -signal.SIGKILL, stderr
   assert f'after round {done}' in stderr
   deadline = time.monotonic() + 10
   while time.monotonic() < deadline and any(
@@ -306,28 +241,26 @@ def test_interrupted_killed_and_prolonged_equals_undisturbed(
   assert not [c for c in children if os.path.exists(f'/proc/{c}')]
 
   # No room for the next checkpoint.
-  kept = _checkpoints(folder)
-  process = _start(folder, rounds=ROUNDS - 2)
-  resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (50_000, 50_000))
-  code, _, stderr = _finish(process)
+  kept = training_runs.checkpoints(folder)
+  run = _start(folder, ROUNDS - 2)
+  resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (50_000, 50_000))
+  code, _, stderr = run.finish()
   assert code == 2, stderr
   assert 'train: error: the checkpoint of round' in stderr
   assert 'File too large' in stderr
   assert f'the last good one is of round {kept[-1]}' in stderr
   assert 'Traceback' not in stderr
-  assert _checkpoints(folder) == kept
+  assert training_runs.checkpoints(folder) == kept
 
   # More rounds than the run was started with.
-  code, stdout, stderr = _run(folder)
+  code, stdout, stderr = _start(folder, ROUNDS).finish()
   assert code == 0, stderr
   assert 'final test accuracy' in stdout
-  assert _determined(folder) == _determined(undisturbed)
-  assert _hashes(folder) == _hashes(undisturbed)
-  actual = _weights(folder, ROUNDS)
-  expected = _weights(undisturbed, ROUNDS)
-  assert actual.keys() == expected.keys()
-  for name, value in expected.items():
-    np.testing.assert_array_equal(actual[name], value, err_msg=name)
+  assert training_runs.determined(folder) == training_runs.determined(
+    undisturbed
+  )
+  assert training_runs.hashes(folder) == training_runs.hashes(undisturbed)
+  training_runs.assert_same_state(folder, undisturbed, ROUNDS)
 
 
 def test_a_run_without_its_checkpoints_is_never_overwritten(finished, tmp_path):
@@ -344,133 +277,26 @@ def test_a_run_without_its_checkpoints_is_never_overwritten(finished, tmp_path):
     assert (folder / 'metrics.csv').read_bytes() == rows
 
 
-@pytest.mark.parametrize(
-  'algorithm',
-  [
-    ('fedprox', '--proximal_strength=0.1'),
-    ('fedstale', '--beta=0.5', '--correction_smoothing=0.5'),
-    ('mifa', '--enforce_core_every=2', '--enforced_clients=3,8'),
-    ('scaffold',),
-  ],
-  ids=lambda flags: flags[0],
-)
-def test_a_baseline_resumes_to_what_it_would_have_been(tmp_path, algorithm):
-  name, *rest = algorithm
-  common = [
-    '--task=digits',
-    f'--algorithm={name}',
-    '--num_clients=10',
-    '--participation_rate=0.3',
-    *rest,
-  ]
-
-  def train(folder, rounds):
-    process = subprocess.Popen(
-      [
-        sys.executable,
-        '-m',
-        'scripts.train',
-        *common,
-        f'--rounds={rounds}',
-        f'--output_dir={tmp_path / folder}',
-      ],
-      cwd=ROOT,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    code, _, stderr = _finish(process)
-    assert code == 0, stderr
-
-  train('resumed', 2)
-  train('resumed', 5)
-  train('straight', 5)
-  rows = _determined(tmp_path / 'straight')
-  assert len(rows) == 5
-  assert rows == _determined(tmp_path / 'resumed')
-  if name == 'mifa':
-    cohorts = [set(row['cohort'].split()) for row in rows]
-    for one, next_one in zip(cohorts, cohorts[1:]):
-      assert {'3', '8'} <= one | next_one
-
-
-def _write_images(folder, num_train):
-  """Writes files as Fashion-MNIST's, with images of noise."""
-  folder.mkdir()
-  generator = np.random.default_rng(0)
-  for split, n in (('train', num_train), ('t10k', 20)):
-    images = generator.integers(0, 256, (n, 28, 28), np.uint8)
-    labels = (np.arange(n) % 10).astype(np.uint8)
-    for name, array in (('images-idx3', images), ('labels-idx1', labels)):
-      header = struct.pack('>BBBB', 0, 0, 8, array.ndim)
-      header += struct.pack(f'>{array.ndim}I', *array.shape)
-      (folder / f'{split}-{name}-ubyte').write_bytes(header + array.tobytes())
-
-
-def test_data_may_be_moved_but_not_changed(tmp_path):
-  flags = (
-    '--task=fashion_mnist',
-    '--model=mlp',
-    '--algorithm=fedavg',
-    '--num_clients=10',
-    '--partition=iid',
-    '--participation_rate=0.5',
-  )
-
-  def train(data, rounds):
-    process = subprocess.Popen(
-      [
-        sys.executable,
-        '-m',
-        'scripts.train',
-        *flags,
-        f'--data_dir={tmp_path / data}',
-        f'--rounds={rounds}',
-        f'--output_dir={tmp_path}/run',
-      ],
-      cwd=ROOT,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    code, _, stderr = _finish(process)
-    return code, stderr
-
-  _write_images(tmp_path / 'here', 40)
-  code, stderr = train('here', 1)
-  assert code == 0, stderr
-  before = _hashes(tmp_path / 'run')
-  (tmp_path / 'here').rename(tmp_path / 'there')
-  code, stderr = train('there', 2)
-  assert code == 0, stderr
-  after = _hashes(tmp_path / 'run')
-  # More rounds are planned; everything else is as it was.
-  assert after.pop('participation') != before.pop('participation')
-  assert after == before
-  _write_images(tmp_path / 'other', 60)
-  snapshot = _snapshot(tmp_path / 'run')
-  code, stderr = train('other', 3)
-  assert code == 2, stderr
-  assert 'was begun with another partition (hash' in stderr
-  assert len(stderr.splitlines()) == 1
-  assert _snapshot(tmp_path / 'run') == snapshot
-
-
 def test_sigterm_before_the_first_round_leaves_a_run_to_resume(tmp_path):
   folder = tmp_path / 'run'
-  process = _start(folder, rounds=2)
-  deadline = time.monotonic() + 240
-  while not (folder / 'config.json').exists():
-    assert process.poll() is None, process.communicate()
-    assert time.monotonic() < deadline
-    time.sleep(0.02)
+  run = _start(folder, rounds=2)
+  run.wait_until((folder / 'config.json').exists)
   time.sleep(0.2)  # The handler is set right after the configuration.
-  process.terminate()
-  code, _, stderr = _finish(process)
+  run.process.terminate()
+  code, _, stderr = run.finish()
   assert code == 143, stderr
   assert 'The same command resumes' in stderr
   assert (folder / 'checkpoints').is_dir()
   assert not (folder / 'summary.json').exists()
+
+
+def _check_refusal(outcome, message, folder):
+  code, stdout, stderr = outcome
+  assert code == 2, stderr
+  assert not stdout
+  assert len(stderr.splitlines()) == 1
+  assert message in stderr
+  assert not folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -486,17 +312,22 @@ def test_sigterm_before_the_first_round_leaves_a_run_to_resume(tmp_path):
 def test_a_refused_value_is_one_line_and_leaves_no_folder(
   flags, message, tmp_path
 ):
-  code, stdout, stderr = _run(tmp_path / 'run', *flags)
-  assert code == 2, stderr
-  assert not stdout
-  assert len(stderr.splitlines()) == 1
-  assert message in stderr
-  assert not (tmp_path / 'run').exists()
+  folder = tmp_path / 'run'
+  _check_refusal(_run(folder, *flags), message, folder)
+
+
+def test_what_tensorflow_says_is_not_printed_beside_a_refusal(tmp_path):
+  # The task refuses it, so TensorFlow has been imported, by the command.
+  folder = tmp_path / 'run'
+  outcome = training_runs.command(*_arguments(folder, '--alpha=0.5'))
+  _check_refusal(outcome, 'alpha', folder)
 
 
 def test_a_wrong_flag_does_not_wait_for_tensorflow(tmp_path):
   start = time.monotonic()
-  code, _, stderr = _run(tmp_path / 'run', '--seed=x')
+  code, _, stderr = training_runs.command(
+    *_arguments(tmp_path / 'run', '--seed=x')
+  )
   assert code == 2
   assert stderr.startswith('train: error: flag --seed=x')
   assert len(stderr.splitlines()) == 1

@@ -1,10 +1,6 @@
 """Runs of the real program over two workers, and single rounds of it."""
 
-import csv
 import pathlib
-import subprocess
-import sys
-import time
 
 from absl import flags
 from absl.testing import flagsaver
@@ -14,8 +10,8 @@ import tensorflow as tf
 
 from scripts import train_flags
 from scripts import train_setup
-from tests import source_tree
 from tests import worker_processes
+from tests.scripts import training_runs
 
 _ROUNDS = 12
 _FLAGS = (
@@ -26,7 +22,7 @@ _FLAGS = (
   '--core_set_size=3',
   '--warmup_rounds=2',
   '--evaluate_every=4',
-  '--checkpoint_every=3',
+  '--checkpoint_every=100',
   f'--rounds={_ROUNDS}',
   '--worker_timeout=2',
 )
@@ -34,92 +30,40 @@ _FLAGS = (
 pytestmark = pytest.mark.slow
 
 
-def _start(folder: pathlib.Path, workers) -> subprocess.Popen:
+def _start(folder: pathlib.Path, workers) -> training_runs.Forked:
   addresses = ','.join(worker.address for worker in workers)
-  return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'scripts.train',
-      *_FLAGS,
-      f'--workers={addresses}',
-      f'--output_dir={folder}',
-    ],
-    cwd=source_tree.ROOT,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
-
-
-def _finish(process):
-  _, stderr = process.communicate(timeout=400)
-  return process.returncode, stderr
-
-
-def _wait_for_rows(process, folder, count):
-  path = folder / 'metrics.csv'
-  deadline = time.monotonic() + 300
-  while not path.exists() or path.read_text().count('\n') <= count:
-    assert process.poll() is None, process.communicate()
-    assert time.monotonic() < deadline
-    time.sleep(0.01)
-
-
-def _rows(folder):
-  with open(folder / 'metrics.csv', encoding='utf-8', newline='') as f:
-    rows = list(csv.DictReader(f))
-  for row in rows:
-    for measured in ('seconds', 'resident_mib'):
-      assert float(row.pop(measured)) > 0
-  return rows
-
-
-def _state(folder):
-  prefix = folder / f'checkpoints/program_state_{_ROUNDS}/variables/variables'
-  reader = tf.train.load_checkpoint(str(prefix))
-  return {
-    name: reader.get_tensor(name)
-    for name in reader.get_variable_to_shape_map()
-    if name != '_CHECKPOINTABLE_OBJECT_GRAPH'
-  }
+  return training_runs.Forked(folder, *_FLAGS, f'--workers={addresses}')
 
 
 def test_a_run_that_lost_a_worker_resumes_to_what_it_would_have_been(tmp_path):
   with worker_processes.workers(tmp_path / 'workers', 2) as workers:
-    process = _start(tmp_path / 'undisturbed', workers)
-    try:
-      code, stderr = _finish(process)
-      assert code == 0, stderr
+    code, _, stderr = _start(tmp_path / 'undisturbed', workers).finish()
+    assert code == 0, stderr
 
-      process = _start(tmp_path / 'run', workers)
-      _wait_for_rows(process, tmp_path / 'run', 4)
-      lost = workers[1]
-      lost.end()
-      code, stderr = _finish(process)
-      assert code == 2, stderr
-      *_, error = stderr.splitlines()
-      assert error.startswith(
-        f'train: error: worker {lost.address} must answer within 2 s, found '
-      )
-      assert error.endswith('; the same command resumes')
-      assert 'Traceback' not in stderr
-      assert 4 <= len(_rows(tmp_path / 'run')) < _ROUNDS
+    run = _start(tmp_path / 'run', workers)
+    run.wait_for_rows(4)
+    lost = workers[1]
+    lost.end()
+    code, _, stderr = run.finish()
+    assert code == 2, stderr
+    *_, error = stderr.splitlines()
+    assert error.startswith(
+      f'train: error: worker {lost.address} must answer within 2 s, found '
+    )
+    # Every round that was over is kept, not only those of a checkpoint.
+    done = len(training_runs.rows(tmp_path / 'run'))
+    assert 4 <= done < _ROUNDS
+    assert error.endswith(f'; the same command resumes after round {done}')
+    assert 'Traceback' not in stderr
 
-      workers[1] = worker_processes.Worker(tmp_path / 'workers', lost.port)
-      process = _start(tmp_path / 'run', workers)
-      code, stderr = _finish(process)
-      assert code == 0, stderr
-      assert 'Resuming' in stderr
-      assert 'warning' not in stderr
-    finally:
-      process.kill()
-      process.communicate()
-  assert _rows(tmp_path / 'run') == _rows(tmp_path / 'undisturbed')
-  actual, expected = _state(tmp_path / 'run'), _state(tmp_path / 'undisturbed')
-  assert actual.keys() == expected.keys()
-  for name, value in expected.items():
-    np.testing.assert_array_equal(actual[name], value, err_msg=name)
+    workers[1] = worker_processes.Worker(tmp_path / 'workers', lost.port)
+    code, _, stderr = _start(tmp_path / 'run', workers).finish()
+    assert code == 0, stderr
+    assert f'Resuming {tmp_path / "run"} after round {done}.' in stderr
+    assert 'warning' not in stderr
+  run, undisturbed = tmp_path / 'run', tmp_path / 'undisturbed'
+  assert training_runs.determined(run) == training_runs.determined(undisturbed)
+  training_runs.assert_same_state(run, undisturbed, _ROUNDS)
 
 
 @pytest.fixture(scope='module', name='addresses')

@@ -135,6 +135,74 @@ def test_search_makes_the_choices_of_the_numpy_search(seed):
   assert selection.core_set.numpy().tolist() == wanted
 
 
+@pytest.mark.parametrize('seed', range(3))
+@pytest.mark.parametrize('distance', [1e-2, 1e-4])
+def test_nearly_dependent_candidates_change_no_choice(seed, distance):
+  candidates, targets, weights = _instance(seed, 12, 20, 10)
+  rng = np.random.default_rng(seed)
+  candidates[6:] = _unit(
+    candidates[:6] + distance * rng.normal(size=[6, candidates.shape[1]])
+  )
+  selection = subspace.select_core_set(
+    *_grams(candidates, targets), weights, 5, 1e-6
+  )
+  wanted = numpy_oracle.select(
+    candidates, targets, weights, 1e-6, 5, np.ones(12, bool)
+  )
+  assert selection.core_set.numpy().tolist() == wanted
+  error = numpy_oracle.selection_error(
+    candidates, targets, weights, 1e-6, wanted
+  )
+  np.testing.assert_allclose(selection.error, error, rtol=1e-6)
+
+
+@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('ridge', [0.0, 0.01, 1.0])
+@pytest.mark.parametrize('members', [None, [3, -1, 0, -1]])
+def test_vectors_give_what_their_gram_matrices_give(seed, ridge, members):
+  candidates, targets, weights = _instance(seed, 14, 20, 10)
+  arguments = dict(
+    core_set_size=4,
+    ridge=ridge,
+    eligible=np.random.default_rng(seed).uniform(size=14) < 0.7,
+    members=members,
+  )
+  wanted = subspace.select_core_set(
+    *_grams(candidates, targets), weights, **arguments
+  )
+  found = subspace.select_core_set_from_vectors(
+    candidates, targets, weights, **arguments
+  )
+  np.testing.assert_array_equal(found.core_set, wanted.core_set)
+  np.testing.assert_allclose(found.error, wanted.error, rtol=1e-9)
+  np.testing.assert_allclose(found.greedy_error, wanted.greedy_error, rtol=1e-9)
+  assert found.num_swaps == wanted.num_swaps
+
+
+def test_vectors_need_no_matrix_of_all_candidates():
+  vectors = tf.TensorSpec([900, 8])
+
+  def select(candidates, targets, weights):
+    return subspace.select_core_set_from_vectors(
+      candidates, targets, weights, 3, 0.01
+    ).core_set
+
+  graph = tf.function(
+    select, input_signature=[vectors, vectors, tf.TensorSpec([900])]
+  ).get_concrete_function()
+  definition = graph.graph.as_graph_def(add_shapes=True)
+  functions = [function.node_def for function in definition.library.function]
+  sizes = [
+    np.prod([dim.size for dim in shape.dim], dtype=float)
+    for nodes in [definition.node, *functions]
+    for node in nodes
+    for shape in node.attr['_output_shapes'].list.shape
+  ]
+  assert len(sizes) > 100
+  assert 900 * 8 in sizes
+  assert max(sizes) < 900 * 100
+
+
 def test_swaps_improve_on_the_greedy_start():
   improved = 0
   for seed in range(12):
@@ -261,11 +329,15 @@ def test_rescaling_the_updates_and_the_ridge_changes_no_choice(seed, scale):
 @pytest.mark.parametrize('size', [0, -1, 2.0, None])
 def test_a_wrong_size_is_named(size):
   candidates, targets, weights = _instance(0)
+  message = f'core_set_size must be an integer >= 1, found {size!r}'
   with pytest.raises(ValueError) as caught:
     subspace.select_core_set(*_grams(candidates, targets), weights, size, 0.01)
-  assert str(caught.value) == (
-    f'core_set_size must be an integer >= 1, found {size!r}'
-  )
+  assert str(caught.value) == message
+  with pytest.raises(ValueError) as caught:
+    subspace.select_core_set_from_vectors(
+      candidates, targets, weights, size, 0.01
+    )
+  assert str(caught.value) == message
 
 
 if __name__ == '__main__':

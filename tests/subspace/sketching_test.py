@@ -34,14 +34,22 @@ def test_inner_products_of_structured_vectors_are_kept(name):
   _check_inner_products(np.stack([x, y]), bound=4)
 
 
+@pytest.mark.parametrize('name', list(_STRUCTURED))
+def test_inner_products_of_long_structured_vectors_are_kept(name):
+  x = np.tile(_STRUCTURED[name], 50)  # 400 rows, each of them 50 times.
+  y = x * np.repeat([1.0, -2.0], len(x) // 2) + np.roll(x, 16)
+  bound = 4 * (1 + 2 / 256) + 16 * 2 / 256
+  _check_inner_products(np.stack([x, y]), bound=bound, num_seeds=1000)
+
+
 def test_inner_products_are_kept_in_expectation():
   # Such vectors are not the worst case: a CountSketch would have this bound.
   _check_inner_products(_vectors(), bound=2)
 
 
-def _check_inner_products(vectors, bound):
+def _check_inner_products(vectors, bound, num_seeds=2000):
   """Checks mean and variance; the latter: at most bound |x|^2 |y|^2 / size."""
-  size, num_seeds = 16, 2000
+  size = 16
   sketch = tf.function(lambda seed: subspace.sketch(vectors, size, seed))
   products = []
   for seed in range(num_seeds):
@@ -73,30 +81,36 @@ def test_vectors_that_are_not_longer_than_a_sketch_are_kept(size):
   assert subspace.sketch_width(60, size) == 60
 
 
-@pytest.mark.parametrize('size', [1, 16, 59])
-def test_every_entry_goes_to_one_bucket_with_a_sign(size):
-  matrix = subspace.sketch(np.eye(60, dtype=np.float32), size).numpy()
-  assert matrix.shape == (60, size)
-  assert subspace.sketch_width(60, size) == size
-  np.testing.assert_array_equal(np.sum(np.abs(matrix), axis=1), np.ones(60))
+@pytest.mark.parametrize(
+  'dimension, size', [(60, 1), (60, 16), (60, 59), (800, 3), (800, 1)]
+)
+def test_every_entry_goes_to_one_bucket_with_a_sign(dimension, size):
+  matrix = subspace.sketch(np.eye(dimension, dtype=np.float32), size).numpy()
+  assert matrix.shape == (dimension, size)
+  assert subspace.sketch_width(dimension, size) == size
+  np.testing.assert_array_equal(
+    np.sum(np.abs(matrix), axis=1), np.ones(dimension)
+  )
   assert set(np.unique(matrix)) <= {-1.0, 0.0, 1.0}
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_sketches_are_linear(dtype):
-  vectors = _vectors(dtype)
+@pytest.mark.parametrize('dimension', [60, 4200])
+def test_sketches_are_linear(dtype, dimension):
+  vectors = _vectors(dtype, dimension)
   sketched = subspace.sketch(vectors, 16, 3)
   assert sketched.dtype == dtype
   combined = subspace.sketch(np.array([[2, -3, 0.5]], dtype) @ vectors, 16, 3)
   wanted = np.array([[2, -3, 0.5]]) @ sketched.numpy()
   tolerance = 16 * np.finfo(dtype).eps
   assert numpy_oracle.relative_error(combined, wanted) <= tolerance
-  matrix = subspace.sketch(np.eye(60, dtype=dtype), 16, 3).numpy()
+  matrix = subspace.sketch(np.eye(dimension, dtype=dtype), 16, 3).numpy()
   assert numpy_oracle.relative_error(sketched, vectors @ matrix) <= tolerance
 
 
-def test_a_row_is_sketched_the_same_whatever_its_neighbours():
-  vectors = _vectors(np.float32)
+@pytest.mark.parametrize('dimension', [60, 4200])
+def test_a_row_is_sketched_the_same_whatever_its_neighbours(dimension):
+  vectors = _vectors(np.float32, dimension)
   np.testing.assert_array_equal(
     subspace.sketch(vectors[1:2], 16)[0], subspace.sketch(vectors, 16)[1]
   )
