@@ -74,7 +74,8 @@ def test_stable_learns_digits_and_beats_inverse_probability_averaging():
     seed: tasks.load_task('digits', examples_per_client=7, seed=seed)
     for seed in _SEEDS
   }
-  # The seed decides on clients and examples, not on the model.
+  # One process serves all seeds: they differ in clients, examples and initial
+  # weights.
   model_fn = tasks_by_seed[_SEEDS[0]].model_fn
   processes = (
     fedsteer_tff.build_fedsteer(model_fn, 100, estimator='stable'),
