@@ -27,6 +27,8 @@ from fedsteer_tff.programs import files
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
+# The kernel closes the connections of a process before it shows that it ended.
+_EXIT_SECONDS = 5.0
 
 # Runs in the child before the runtime: ask Linux to end it with its parent
 # (1 is PR_SET_PDEATHSIG, 9 is SIGKILL), then become the runtime. Elsewhere the
@@ -201,8 +203,21 @@ class LocalRuntime:
         )
       time.sleep(0.05)
 
-  def check_alive(self) -> None:
-    """Raises `LocalRuntimeError` if the child has ended."""
+  def check_alive(self, after: Optional[grpc.RpcError] = None) -> None:
+    """Raises `LocalRuntimeError` if the child has ended.
+
+    Args:
+      after: The error that makes one ask. Of one that says that the child
+        cannot be reached, the child is given time to be seen to have ended.
+
+    Raises:
+      LocalRuntimeError: If it has.
+    """
+    if isinstance(after, grpc.Call) and (
+      after.code() is grpc.StatusCode.UNAVAILABLE
+    ):
+      with contextlib.suppress(subprocess.TimeoutExpired):
+        self._child.wait(_EXIT_SECONDS)
     code = self._child.poll()
     if code is not None:
       raise LocalRuntimeError(

@@ -170,8 +170,8 @@ class ResidentProcess:
     """Returns what a coroutine returns."""
     try:
       return self._thread.submit(asyncio.run, coroutine).result()
-    except grpc.RpcError:
-      self._runtime.check_alive()
+    except grpc.RpcError as e:
+      self._runtime.check_alive(after=e)
       raise
 
   def _settle(self, state: Any, num_clients: int) -> None:

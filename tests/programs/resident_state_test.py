@@ -214,5 +214,21 @@ def test_a_runtime_that_has_ended_is_named(process, initial):
   runtime.stop()
 
 
+def test_a_runtime_is_named_whose_end_shows_after_its_connection_broke(
+  process, initial, monkeypatch
+):
+  runtime = local_runtime.LocalRuntime()
+  resident = resident_state.ResidentProcess(process, runtime)
+  resident.put(initial)
+  # Only who waits for the child sees its end.
+  monkeypatch.setattr(runtime._child, 'poll', lambda: runtime._child.returncode)
+  os.kill(runtime.pid, signal.SIGKILL)
+  with pytest.raises(
+    local_runtime.LocalRuntimeError, match=f'{runtime.pid} ended with code -9'
+  ):
+    resident.next(_clients(0, 4))
+  runtime.stop()
+
+
 if __name__ == '__main__':
   raise SystemExit(pytest.main([__file__]))
