@@ -15,6 +15,7 @@ _PLOTS = ['markdown', 'matplotlib']
 _DEV = [
   'build',
   'cryptography',
+  'hypothesis',
   'ipykernel',
   'latex2mathml',
   'mkdocs-material',

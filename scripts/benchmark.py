@@ -28,6 +28,8 @@ import os
 import platform
 import sys
 
+from fedsteer_tff.programs import run_files
+
 _EXIT_USAGE = 2
 SUITES = (
   'round',
@@ -46,7 +48,11 @@ def main(argv: Sequence[str]) -> int:
   """Runs the program; returns its exit code."""
   options = parser().parse_args(argv[1:])
   try:
+    run_files.check_path(options.output_dir, '--output_dir')
     os.makedirs(options.output_dir, exist_ok=True)
+  except run_files.RunDirectoryError as e:
+    print(f'benchmark: error: {e}', file=sys.stderr)
+    return _EXIT_USAGE
   except OSError as e:
     print(
       f'benchmark: error: --output_dir must be a folder, found {e}',

@@ -10,6 +10,8 @@ from scripts import run_plots
 
 _PANEL_SIZE = (5.2, 3.8)
 _DPI = 110
+# Of the legend, for a method with a long name.
+_COLUMN_INCHES = 2.5
 # So that lines can be told apart without colours too.
 _MARKERS = 'osD^vP*X<>h'
 
@@ -262,7 +264,7 @@ def _finish(fig, panels, title: str) -> None:
     handles.values(),
     handles.keys(),
     loc='outside lower center',
-    ncols=min(len(handles), 4) or 1,
+    ncols=max(1, min(len(handles), int(fig.get_figwidth() / _COLUMN_INCHES))),
     fontsize='small',
     frameon=False,
   )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import csv
 import io
+import math
 import statistics
 from typing import Any, Optional
 
@@ -67,8 +68,10 @@ def curves_rows(
   for result in _sorted(comparison, results):
     ratios = []
     for row in result.rows:
-      if row.get('variance_ratio'):
-        ratios.append(float(row['variance_ratio']))
+      ratio = row.get('variance_ratio')
+      # NaN in rounds without a variance.
+      if ratio and not math.isnan(float(ratio)):
+        ratios.append(float(ratio))
       if not row.get('test_accuracy'):
         continue
       rows.append(

@@ -3,6 +3,7 @@
 import statistics
 from typing import Any, Optional
 
+from fedsteer_tff.programs import conditioning
 from scripts import report_page
 from scripts import result_folders
 from scripts import run_plots
@@ -157,6 +158,7 @@ def findings(run: result_folders.Run) -> list[tuple[str, str]]:
       _steering(run),
       _representation(run),
       _age(run),
+      _conditioning(run),
       _dropped(run, 'nonfinite_clients', 'not finite'),
       _dropped(run, 'duplicate_clients', 'further ones of a client'),
       _absent(run),
@@ -236,6 +238,14 @@ def _age(run) -> Optional[tuple[str, str]]:
     f'Rows of the core set are {mean:.1f} rounds old on average over the second'
     f' half; the oldest ever was {max(oldest, default=0):.0f}.'
   )
+
+
+def _conditioning(run) -> Optional[tuple[str, str]]:
+  _, conditions = result_folders.numbers(run.rows, 'ridge_condition')
+  advice = conditioning.advice(
+    {'ridge_condition': max(conditions, default=0.0)}
+  )
+  return None if advice is None else ('warning', f'{advice}.')
 
 
 def _dropped(run, column: str, why: str) -> Optional[tuple[str, str]]:

@@ -14,6 +14,7 @@ import os
 import re
 from typing import Any, Optional, Union
 
+from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import run_directory
 from fedsteer_tff.programs import run_files
 from scripts import compare_config
@@ -136,7 +137,10 @@ def read_run(path: str) -> Run:
     FolderError: If it holds no rounds.
     RunDirectoryError: If a file in it is damaged.
   """
-  rows = _rows(os.path.join(path, 'metrics.csv'), 'round')
+  table_path = os.path.join(path, 'metrics.csv')
+  rows = _rows(table_path, 'round')
+  metrics_table.MetricsTable(table_path).rows()  # Checks that it is one.
+  _check_numbers(table_path, rows)
   config, summary = {}, None
   config_path = os.path.join(path, 'config.json')
   if os.path.exists(config_path):
@@ -207,6 +211,9 @@ def numbers(
 ) -> tuple[list[int], list[float]]:
   """Returns the rounds in which a column has a number, and these numbers.
 
+  What is not defined in a round, such as the loss if nobody took part, is NaN
+  there, and left out.
+
   Args:
     rows: The rows of `metrics.csv`.
     column: A column; one that the table does not have is empty.
@@ -214,6 +221,7 @@ def numbers(
   found = [
     (int(row['round']), float(row[column])) for row in rows if row.get(column)
   ]
+  found = [(number, value) for number, value in found if value == value]
   return [number for number, _ in found], [value for _, value in found]
 
 
@@ -278,6 +286,19 @@ def _rows(path: str, *columns: str) -> list[dict[str, str]]:
       f' {", ".join(missing)}'
     )
   return rows
+
+
+def _check_numbers(path: str, rows: Sequence[Mapping[str, str]]) -> None:
+  """Raises `FolderError` if a cell is text where there are numbers."""
+  for row in rows:
+    for column, text in row.items():
+      try:
+        if column != 'cohort':
+          float(text or 0)
+      except ValueError as e:
+        raise FolderError(
+          f'{path} must have numbers in the column {column}, found {text!r}'
+        ) from e
 
 
 def _content(path: str) -> str:

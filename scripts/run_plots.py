@@ -186,7 +186,7 @@ def variance_ratio(runs: Mapping[str, Rows]) -> Optional[Any]:
       rounds, smooth, label='last ten rounds' if len(runs) == 1 else name
     )
     points = zip(*result_folders.numbers(rows, 'variance_ratio'))
-    # A round without reports has no variance, and a logarithm no zero.
+    # A logarithm has no zero.
     points = [(number, value) for number, value in points if value > 0]
     axes.plot(
       *zip(*points),

@@ -21,6 +21,7 @@ from typing import Any
 from absl import flags
 from absl import logging
 
+from fedsteer_tff.programs import runtime_environment
 from scripts import train_flags
 
 _EXIT_USAGE = 2
@@ -31,6 +32,9 @@ def main(argv: Sequence[str]) -> int:
   """Runs the program; returns its exit code."""
   try:
     train_flags.parse(argv)
+    if flags.FLAGS.deterministic:
+      # Of this process, which evaluates; the runtime has its own.
+      os.environ.update(runtime_environment.ONE_THREAD)
     return _train(flags.FLAGS)
   except train_flags.FlagError as e:
     return _fail(str(e))
@@ -273,6 +277,9 @@ def _rounds(
       ),
       programs.TensorBoard(
         directory.tensorboard_dir, flush_every=values.checkpoint_every
+      ),
+      programs.WarnOfConditioning(
+        lambda text: print(f'\ntrain: warning: {text}', file=sys.stderr)
       ),
       programs.SaveCheckpoints(store, values.checkpoint_every),
       bar,

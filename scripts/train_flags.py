@@ -89,6 +89,7 @@ FEDSTEER_FLAGS = (
   'sketch_size',
   'sketch_seed',
   'candidate_pool_size',
+  'max_core_norm',
 )
 # How FedSteer's correction is summed, see `train_setup`.
 CORRECTION_FLAGS = ('correction', 'correction_norm', 'noise_multiplier')
@@ -124,6 +125,8 @@ COMMON_FLAGS = (
   'evaluate_every',
   'checkpoint_every',
   'workers',
+  'deterministic',
+  'keep_freed_memory',
 )
 TLS_FLAGS = ('tls_ca', 'tls_certificate', 'tls_key')
 
@@ -131,7 +134,7 @@ TLS_FLAGS = ('tls_ca', 'tls_certificate', 'tls_key')
 # content is guarded by a hash. Workers may move, too; another number of them
 # adds in another order, of which `scripts.train` warns.
 MAY_GROW = 'rounds'
-MAY_CHANGE = ('checkpoint_every', 'data_dir', 'workers')
+MAY_CHANGE = ('checkpoint_every', 'data_dir', 'keep_freed_memory', 'workers')
 
 # Arguments in errors of the package whose flags have other names.
 _FLAG_OF_ARGUMENT = {
@@ -241,6 +244,18 @@ def _define_workers() -> None:
     None,
     'host:port of each scripts.worker that trains; this machine if not given.',
   )
+  flags.DEFINE_boolean(
+    'deterministic',
+    False,
+    'One thread, and one client at a time: the same bits on any number of'
+    ' processors; slower.',
+  )
+  flags.DEFINE_boolean(
+    'keep_freed_memory',
+    False,
+    'Keep the memory that the runtime has needed once: faster with models of'
+    ' more than 8 million weights.',
+  )
   flags.DEFINE_float(
     'worker_timeout',
     20.0,
@@ -335,6 +350,12 @@ def _define_fedsteer() -> None:
   flags.DEFINE_integer('sketch_size', None, 'Numbers in an update’s sketch.')
   flags.DEFINE_integer('sketch_seed', None, 'Of the sketch.')
   flags.DEFINE_integer('candidate_pool_size', None, 'Of the core selection.')
+  flags.DEFINE_float(
+    'max_core_norm',
+    None,
+    'Longer updates are remembered as if they had this L2 norm; no bound if not'
+    ' given.',
+  )
   flags.DEFINE_integer(
     'enforce_core_every',
     0,
@@ -513,6 +534,15 @@ def _check_workers(values: flags.FlagValues) -> None:
       if values[name].present:
         raise FlagError(f'--{name} is used with --workers only')
     return
+  for name, what in (
+    ('deterministic', 'threads are'),
+    ('keep_freed_memory', 'memory is'),
+  ):
+    if getattr(values, name):
+      raise FlagError(
+        f'--{name} is used without --workers only, whose {what} set where they'
+        ' are started'
+      )
   try:
     addresses.check_addresses(values.workers, '--workers')
     addresses.check_timeout(values.worker_timeout, '--worker_timeout')

@@ -99,7 +99,7 @@ def build(values: flags.FlagValues) -> Training:
       population.participation_probabilities, values.seed
     ),
     client_data_fn=_cohort_data(values, task, population),
-    forced_clients_fn=_forced_clients_fn(values),
+    forced_clients_fn=_forced_clients_fn(values, num_clients),
     state_bytes=algorithms.state_size_report(process),
   )
 
@@ -121,7 +121,11 @@ def runtime(
   """
   simulate_secure_sums = values.correction == 'secure'
   if values.workers is None:
-    return programs.LocalRuntime(simulate_secure_sums=simulate_secure_sums)
+    return programs.LocalRuntime(
+      simulate_secure_sums=simulate_secure_sums,
+      deterministic=values.deterministic,
+      keep_freed_memory=values.keep_freed_memory,
+    )
   credentials = None
   if values.tls_ca:
     ca, certificate, key = (
@@ -297,11 +301,27 @@ def _cohort_data(
 
 def _forced_clients_fn(
   values: flags.FlagValues,
+  num_clients: int,
 ) -> Optional[training_loop.ForcedClientsFn]:
   if not values.enforce_core_every:
     return None
   enforced = train_flags.client_ids(values, 'enforced_clients')
+  if enforced is not None:
+    _check_enforced(enforced, num_clients)
   return functools.partial(_overdue, values.enforce_core_every, enforced)
+
+
+def _check_enforced(enforced: Sequence[int], num_clients: int) -> None:
+  """Raises ValueError unless these are different clients."""
+  unknown = [i for i in enforced if not 0 <= i < num_clients]
+  if unknown:
+    raise ValueError(
+      f'enforced_clients must be ids in [0, {num_clients}), found {unknown}'
+    )
+  if len(set(enforced)) < len(enforced):
+    raise ValueError(
+      f'enforced_clients must be distinct, found {list(enforced)}'
+    )
 
 
 def _overdue(

@@ -24,6 +24,7 @@ from typing import Optional
 from absl import app
 from absl import flags
 
+from fedsteer_tff.programs import runtime_environment
 from scripts import tls_proxy
 
 _EXIT_ENDED = 1
@@ -204,7 +205,10 @@ async def _start_process(binary: str, port: int) -> asyncio.subprocess.Process:
     stdin=asyncio.subprocess.DEVNULL,
     start_new_session=True,  # Ctrl-C reaches it through this process only.
     preexec_fn=end_with_parent,
-    env={'MALLOC_ARENA_MAX': '1', 'TF_CPP_MIN_LOG_LEVEL': '2', **os.environ},
+    env={
+      'TF_CPP_MIN_LOG_LEVEL': '2',
+      **runtime_environment.runtime_environment(),
+    },
   )
 
 

@@ -5,6 +5,7 @@ import math
 import os
 import struct
 from typing import Optional
+import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -81,7 +82,7 @@ def read_idx(path: str) -> np.ndarray:
   try:
     with (gzip.open if path.endswith('.gz') else open)(path, 'rb') as file:
       content = file.read()
-  except (EOFError, gzip.BadGzipFile, ValueError) as error:
+  except (EOFError, gzip.BadGzipFile, ValueError, zlib.error) as error:
     raise ValueError(f'{path} must be a complete gzip file: {error}') from error
   # Two zero bytes, 8 for unsigned bytes, the number of dimensions, and these.
   if len(content) < 4 or content[:3] != b'\0\0\x08' or not content[3]:

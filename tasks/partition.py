@@ -324,8 +324,8 @@ def by_owner(
 
   Raises:
     TypeError: If an argument has the wrong type.
-    ValueError: If there are fewer owners than `num_clients`, or one of them
-      has no example.
+    ValueError: If an argument is out of range, there are fewer owners than
+      `num_clients`, or one of them has no example.
   """
   labels, _ = _check_labels(labels, None)
   owners = np.asarray(owners)
@@ -334,6 +334,10 @@ def by_owner(
       'owners must have one entry for each label, found shape'
       f' {owners.shape} for {labels.shape}'
     )
+  if not np.issubdtype(owners.dtype, np.integer):
+    raise TypeError(f'owners must be integers, found {owners.dtype}')
+  if owners.min() < 0:
+    raise ValueError(f'owners must be >= 0, found {owners.min()}')
   num_owners = int(owners.max()) + 1
   if num_clients is None:
     num_clients = num_owners

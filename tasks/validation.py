@@ -27,6 +27,9 @@ def hold_out(data: task.LabelledImages) -> task.LabelledImages:
   Returns:
     The rest of the training examples, in their order, and as test set those
     that were taken out.
+
+  Raises:
+    ValueError: If no class has two images.
   """
   generator = np.random.default_rng(_SEED)
   held_out = np.zeros(len(data.train_labels), bool)
@@ -34,6 +37,10 @@ def hold_out(data: task.LabelledImages) -> task.LabelledImages:
     members = generator.permutation(np.flatnonzero(data.train_labels == c))
     count = min(max(1, round(_SHARE * len(members))), len(members) - 1)
     held_out[members[: max(count, 0)]] = True
+  if not held_out.any():
+    raise ValueError(
+      'data must have a class with at least two training images, found none'
+    )
   owners = data.train_owners
   return dataclasses.replace(
     data,

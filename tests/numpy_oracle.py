@@ -4,6 +4,7 @@ Shares nothing with the package, which the tests compare it with. A sketch is
 linear, so it enters as a matrix.
 """
 
+from collections.abc import Callable
 import dataclasses
 import pathlib
 from typing import Optional
@@ -165,6 +166,8 @@ class FedSteer:
     candidate_pool_size: int = 1024,
     duplicates: str = 'first',
     plain_sum: bool = True,
+    max_core_norm: float = np.inf,
+    limit: Callable[[np.ndarray], np.ndarray] = lambda vector: vector,
   ):
     """Starts with empty caches.
 
@@ -188,7 +191,12 @@ class FedSteer:
       duplicates: 'first': further reports are left out; 'counted': they take
         part in the correction; 'mean': as well, and caches hold the mean.
       plain_sum: Whether there is no factory for the correction.
+      max_core_norm: The longest that an update is remembered.
+      limit: What the factory for the correction makes of one client's vector.
     """
+    self.max_core_norm, self.limit = max_core_norm, limit
+    # Whether a client takes its reconstruction off before it sends the rest.
+    self.sends_residuals = aggregation in ('client_projection', 'dense')
     self.refresh, self.weighting, self.smoothing = rule
     self.population_size, self.dimension = population_size, dimension
     self.given = core_set is not None
@@ -223,6 +231,12 @@ class FedSteer:
 
   def _seen(self, vectors):
     return vectors @ self.sketch_matrix if self.sketched else vectors
+
+  def _remembered(self, update):
+    norm = np.linalg.norm(update)
+    if norm <= self.max_core_norm:
+      return update
+    return update * (self.max_core_norm / norm)
 
   def _population_weight(self):
     if self.known_weights:
@@ -265,10 +279,13 @@ class FedSteer:
     seen_basis = np.array(self._seen(self.basis))
     gram = seen_basis @ seen_basis.T
     matrix, _ = ridge_system(gram, self.ridge, self.absolute_ridge)
-    fresh = {
-      i: np.linalg.solve(matrix, seen_basis @ self._seen(report.update))
-      for i, report in active.items()
-    }
+    whole, fresh = (
+      {
+        i: np.linalg.solve(matrix, seen_basis @ self._seen(shorten(r.update)))
+        for i, r in active.items()
+      }
+      for shorten in (np.copy, self._remembered)
+    )
     cached = {i: self.coordinates[i].copy() for i in active}
     used = fresh if self.refresh == 'before_aggregation' else cached
 
@@ -279,12 +296,14 @@ class FedSteer:
 
     correction, importance = np.zeros(self.dimension), 0.0
     for i, group in groups.items():
+      taken_off = self.basis.T @ fresh[i] if self.sends_residuals else 0.0
       estimate = self.basis.T @ used[i]
       for report in group:
         share = report.weight
         if self.weighting != 'participant_mean':
           share = share / report.probability
-        correction += share * (report.update - estimate)
+        correction += self.limit(share * (report.update - taken_off))
+        correction += share * (taken_off - estimate)
         importance += share
     if self.weighting == 'participant_mean':
       if importance:
@@ -313,12 +332,12 @@ class FedSteer:
     for i, report in active.items():
       self.coordinates[i] = fresh[i]
       for slot in np.flatnonzero(self.core == i):
-        self.basis[slot] = report.update
+        self.basis[slot] = self._remembered(report.update)
         self.row_round[slot] = self.round_num
     metrics = self._metrics(active, gram, seen_basis, cached, fresh, total)
     metrics['nonfinite_clients'] = nonfinite
     metrics['duplicate_clients'] = duplicates
-    self._select_if_due(active, fresh, seen_basis)
+    self._select_if_due(active, whole, seen_basis)
     self.round_num += 1
     return delta, metrics
 
@@ -332,7 +351,7 @@ class FedSteer:
         probability = report.probability
         if place in self.pool and self.pool[place][0] == i:
           probability = min(probability, self.pool[place][2])
-        sketch = report.update @ self.sketch_matrix
+        sketch = self._remembered(report.update) @ self.sketch_matrix
         self.pool[place] = (i, sketch, probability)
     since = self.round_num + 1 - self.warmup_rounds
     again = (
@@ -353,14 +372,14 @@ class FedSteer:
         continue
       seen = self._seen(report.update)
       residual = seen - seen_basis.T @ fresh[i]
+      norm = seen @ seen
       scores[i] = (
         report.weight**2
         * (1 - report.probability)
         / report.probability
-        * (residual @ residual)
-        / (seen @ seen)
+        * ((residual @ residual) / norm if norm else 0.0)
       )
-    best = set(sorted(scores, key=scores.get, reverse=True)[:size])
+    best = self._best(scores, size)
     outside = [i for i in active if i in best]
     if not outside:
       return
@@ -369,20 +388,21 @@ class FedSteer:
       np.concatenate(
         [
           self.basis,
-          np.reshape([active[i].update for i in outside], [-1, self.dimension]),
+          [self._remembered(active[i].update) for i in outside],
         ]
       )
       @ self.sketch_matrix
     )
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     unit = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    members = select(
+    members = self._search(
+      [*self.core, *outside],
       unit,
       targets / np.linalg.norm(targets, axis=1, keepdims=True),
       weights,
       self.ridge if self.absolute_ridge is None else 0.01,
       size,
-      np.arange(len(rows)) >= size,
+      (np.arange(len(rows)) >= size) & (norms[:, 0] > 0),
       members=[j if i >= 0 else -1 for j, i in enumerate(self.core)],
       smallest_gain=0.02,
     )
@@ -393,7 +413,7 @@ class FedSteer:
     for slot, member in enumerate(members):
       if member >= size:
         self.core[slot] = outside[member - size]
-        self.basis[slot] = active[self.core[slot]].update
+        self.basis[slot] = self._remembered(active[self.core[slot]].update)
         self.row_round[slot] = self.round_num
         self.coordinates[:, slot] = 0
     filled = np.array(members) >= 0
@@ -401,6 +421,15 @@ class FedSteer:
     self.coordinates[ids] = project(
       core_sketches, targets, self.ridge, self.absolute_ridge
     )
+
+  def _best(self, scores, size):
+    """Returns the clients of the largest scores, of equal ones the first."""
+    return set(sorted(scores, key=scores.get, reverse=True)[:size])
+
+  def _search(self, ids, *arguments, **options):
+    """Returns what `select` does; `ids` are the candidates' clients."""
+    del ids  # Of use for those who want to know better.
+    return select(*arguments, **options)
 
   def _targets(self):
     """Returns ids, sketches and weights of the clients in the pool."""
@@ -435,9 +464,8 @@ class FedSteer:
           threshold = 0
         eligible = probabilities >= threshold
       rho = self.ridge if self.absolute_ridge is None else 0.01
-      chosen = [
-        int(ids[j]) for j in select(unit, unit, weights, rho, size, eligible)
-      ]
+      members = self._search(ids, unit, unit, weights, rho, size, eligible)
+      chosen = [int(ids[j]) for j in members]
     incoming = [i for i in chosen if i not in self.core]
     for slot in range(size):
       if self.core[slot] in chosen:
@@ -476,11 +504,14 @@ class FedSteer:
       variance += scale * np.sum((seen - seen_basis.T @ cached[i]) ** 2)
       variance_without += scale * norm**2
     filled = np.diag(gram) > 0
-    condition = 0.0
+    condition = ridge_condition = 0.0
     if filled.any():
       eigenvalues = np.linalg.eigvalsh(gram[np.ix_(filled, filled)])
       smallest = max(eigenvalues[0], _EPSILON32 * eigenvalues[-1])
       condition = eigenvalues[-1] / smallest
+      _, ridge = ridge_system(gram, self.ridge, self.absolute_ridge)
+      smallest = max(eigenvalues[0], 0.0) + ridge
+      ridge_condition = (eigenvalues[-1] + ridge) / smallest
     core_mean, core_max = ages(self.row_round)
     client_mean, client_max = ages(self.last_seen)
     return {
@@ -490,13 +521,14 @@ class FedSteer:
       'core_staleness_max': core_max,
       'coordinate_staleness_mean': client_mean,
       'coordinate_staleness_max': client_max,
-      'relative_residual': np.mean(residuals) if residuals else 0.0,
-      'effective_shrinkage': np.mean(shrinkages) if shrinkages else 0.0,
+      'relative_residual': np.mean(residuals) if residuals else np.nan,
+      'effective_shrinkage': np.mean(shrinkages) if shrinkages else np.nan,
       'core_condition': condition,
+      'ridge_condition': ridge_condition,
       'variance_estimate': variance,
       'variance_estimate_without_steering': variance_without,
       'variance_ratio': (
-        variance / variance_without if variance_without else 0.0
+        variance / variance_without if variance_without else np.nan
       ),
     }
 
@@ -580,7 +612,7 @@ class LastUpdates:
       'update_staleness_max': np.max(ages) if len(ages) else 0.0,
       'variance_estimate': variance,
       'variance_estimate_without_steering': without,
-      'variance_ratio': variance / without if without else 0.0,
+      'variance_ratio': variance / without if without else np.nan,
     }
 
   def _correct(self, active, residuals, total):

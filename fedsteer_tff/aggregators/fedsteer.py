@@ -93,6 +93,11 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
       as `tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed` does,
       makes Delta too short: for a private one take `private_correction`.
       Clients that are dropped or padding enter with a zero vector.
+    max_core_norm: M > 0, in units of an update's L2 norm, or None for no bound.
+      What the server remembers of an update g_i, its row of Q, its sketch and
+      its coordinates, is that of min(1, M / ||g_i||) g_i. The sum gets g_i as
+      it is, corrected by what was remembered, so that 'unbiased' stays exactly
+      unbiased; `correction_factory` bounds that part.
     participation: 'known', clients report their participation probabilities; or
       `participation.RunningFrequency`, `WindowedFrequency` or
       `IntervalEstimate`, by which they are estimated. See
@@ -120,10 +125,11 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
   correction_factory: Optional[tff.aggregators.UnweightedAggregationFactory] = (
     None
   )
+  max_core_norm: Optional[float] = None
   participation: estimates.Participation = estimates.KNOWN
 
   def __post_init__(self) -> None:
-    parameters.check_integer('population_size', self.population_size, 1)
+    parameters.check_population_size('population_size', self.population_size)
     _ = self.rule
     estimates.check_participation('participation', self.participation)
     if self.core_set is None:
@@ -155,6 +161,8 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
     subspace.check_sketch_size(self.sketch_size)
     parameters.check_integer('sketch_seed', self.sketch_seed)
     parameters.check_integer('candidate_pool_size', self.candidate_pool_size, 1)
+    if self.max_core_norm is not None:
+      parameters.check_norm('max_core_norm', self.max_core_norm)
     if self.core_set is None and self.candidate_pool_size < self.core_set_size:
       raise ValueError(
         'candidate_pool_size must be at least core_set_size='
@@ -311,6 +319,7 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
         rule=self.rule,
         participation=self.participation,
         admits_reporting=admits,
+        max_core_norm=self.max_core_norm,
       ),
       given_core_set=core_set,
       warmup_rounds=self.warmup_rounds,

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 import numbers
 from typing import Any, Optional
 
+import numpy as np
+
 
 def check_integer(
   name: str,
@@ -32,6 +34,41 @@ def check_integer(
   if largest is not None and value > largest:
     bound = f'{largest_name}={largest}' if largest_name else f'{largest}'
     raise ValueError(f'{name} must be <= {bound}, found {value}')
+
+
+def check_norm(name: str, value: Any) -> None:
+  """Checks that a parameter is the length of a float32 vector.
+
+  Args:
+    name: Its name, for the message.
+    value: Its value.
+
+  Raises:
+    TypeError: If `value` is not a number.
+    ValueError: If it is not above 0, or 0 or infinite in float32.
+  """
+  if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    raise TypeError(f'{name} must be a number, found {value!r}')
+  limits = np.finfo(np.float32)
+  # Written so that NaN is refused, too.
+  if not float(limits.tiny) <= value <= float(limits.max):
+    raise ValueError(
+      f'{name} must be > 0 and finite in float32, found {value!r}'
+    )
+
+
+def check_population_size(name: str, value: Any) -> None:
+  """Checks the number of clients, whose ids have 32 bits.
+
+  Args:
+    name: The parameter's name, for the message.
+    value: N.
+
+  Raises:
+    TypeError: If it is not an integer.
+    ValueError: If it is not in [1, 2^31].
+  """
+  check_integer(name, value, 1, 2**31)
 
 
 def checked_core_set(

@@ -124,7 +124,13 @@ def correction_epsilon(
   _check_number('delta', delta)
   if not 0 < delta < 1:
     raise ValueError(f'delta must be in (0, 1), found {delta!r}')
-  probabilities = np.asarray(participation_probabilities, float)
+  found = np.asarray(participation_probabilities)
+  if found.dtype.kind not in 'iuf':
+    raise TypeError(
+      'participation_probabilities must be numbers in (0, 1], found '
+      f'{participation_probabilities!r}'
+    )
+  probabilities = found.astype(float)
   if (
     not probabilities.size
     or not np.all(probabilities > 0)

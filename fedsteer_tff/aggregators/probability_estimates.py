@@ -151,7 +151,7 @@ def observe(
   Args:
     estimator: The parameters.
     state: As `active_probabilities` takes it.
-    gathered: See `designs.gathered_spec`.
+    gathered: See `gathering.gathered_spec`.
     first: Bool [m], False for further reports of a client.
 
   Returns:
@@ -201,7 +201,7 @@ def metrics(
   Args:
     estimator: The parameters.
     state: The server's state after the round.
-    gathered: See `designs.gathered_spec`.
+    gathered: See `gathering.gathered_spec`.
     first: Bool [m], False for further reports of a client.
 
   Returns:

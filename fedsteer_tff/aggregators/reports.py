@@ -48,6 +48,7 @@ class ReportSpec:
     admits_reporting: Whether clients of a round may enter the core set after
       it, so that the server gets k of their updates by themselves.
     participation: Where participation probabilities come from.
+    max_core_norm: The longest that an update is remembered; None for no bound.
   """
 
   update_type: tff.Type
@@ -63,6 +64,7 @@ class ReportSpec:
   keeps_updates: bool = False
   admits_reporting: bool = False
   participation: estimates.Participation = estimates.KNOWN
+  max_core_norm: Optional[float] = None
 
   @property
   def estimator(self) -> Optional[estimates.Estimator]:
@@ -122,9 +124,36 @@ class ReportSpec:
       return state['core_sketch']
     return self.sketch(state['core_updates'])
 
+  def importance(self, report: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns w_i, the weight of a report's client in the sum."""
+    if 'importance' in report:  # By the client's estimate.
+      return report['importance']
+    return self.rule.importance(report['weight'], report['probability'])
+
   def sketch(self, vectors: tf.Tensor) -> tf.Tensor:
     """Sketches the rows of float32 [n, D]."""
     return subspace.sketch(vectors, self.sketch_size, self.sketch_seed)
+
+  def remembered(
+    self, updates: tf.Tensor, values: Optional[tf.Tensor] = None
+  ) -> tf.Tensor:
+    """Shortens what the server remembers of updates, as `max_core_norm` says.
+
+    Args:
+      updates: Float32 [n, D].
+      values: Float32 [n, ...], linear functions of the updates; these
+        themselves if None.
+
+    Returns:
+      `values` times min(1, max_core_norm / ||update||); as they are without a
+      bound.
+    """
+    values = updates if values is None else values
+    if self.max_core_norm is None:
+      return values
+    norms = tf.norm(updates, axis=1, keepdims=True)
+    factors = tf.minimum(1.0, tf.math.divide_no_nan(self.max_core_norm, norms))
+    return values * tf.where(norms > 0, factors, 1.0)
 
 
 def check_value_type(value_type: tff.Type, weight_type: tff.Type) -> tff.Type:
@@ -213,9 +242,11 @@ def build_report(
     * importance: float32, w_i by the estimate; only with `probabilities`.
     * core_slot: int32, the client's slot in the core set or -1.
     * coordinates, inner_products: float32 [k], s'_i and Q g_i; zeros if the
-      server projects.
+      server projects. Coordinates are those of the update as it is remembered,
+      see `ReportSpec.remembered`.
     * squared_norm: float32, ||g_i||^2 where the coordinates come from.
-    * sketch: float32 [width], zeros unless `collecting`.
+    * sketch: float32 [width], of the update as it is remembered; zeros unless
+      `collecting`.
     * admission_score: float32, see `subspace.admission_scores`; only if
       `spec.admits_reporting` and the server does not project.
 
@@ -253,7 +284,8 @@ def build_report(
     coordinates = subspace.solve_coordinates(factor, inner)
   sketch = tf.zeros([0])
   if spec.collects_sketches:
-    sketch = (seen if spec.projects_sketches else spec.sketch(row))[0]
+    sketch = seen if spec.projects_sketches else spec.sketch(row)
+    sketch = spec.remembered(row, sketch)[0]
     sketch = tf.where(collecting, sketch, tf.zeros_like(sketch))
   report = collections.OrderedDict(
     update=update,
@@ -263,7 +295,7 @@ def build_report(
     weight=tf.where(counts, weight, 0.0),
     probability=tf.where(counts, probability, 1.0),
     core_slot=core_slots(core_set, client_id[tf.newaxis])[0],
-    coordinates=coordinates[0],
+    coordinates=spec.remembered(row, coordinates)[0],
     inner_products=inner[0],
     squared_norm=2 * tf.nn.l2_loss(seen),
     sketch=sketch,

@@ -17,7 +17,6 @@ State = Mapping[str, Any]
 # What a change of the core set changes.
 _CORE_ENTRIES = (
   'core_set',
-  'core_updates',
   'core_round',
   'coordinates',
   'baseline',
@@ -113,15 +112,15 @@ def run_round(
   Args:
     config: Static parameters.
     state: See `initial_state`.
-    gathered: See `designs.gathered_spec`.
+    gathered: See `gathering.gathered_spec`.
 
   Returns:
     Delta in the structure of the model's weights, the new state, and the
     round's metrics: int32 active_clients, core_clients_refreshed,
     nonfinite_clients, duplicate_clients; float32 core_staleness_mean and _max,
     coordinate_staleness_mean and _max (rounds since a row of Q, a client's
-    coordinates were refreshed, this round's included), those of
-    `subspace.steering_metrics` and, where probabilities are estimated, of
+    coordinates were refreshed, this round's included), ridge_condition, those
+    of `subspace.steering_metrics` and, where probabilities are estimated, of
     `probability_estimates.metrics`.
   """
   owners = gathered['client_id']
@@ -163,13 +162,12 @@ def run_round(
     new['coordinates'] = registry.replace_rows(
       state['coordinates'], owners, cohort.fresh, first
     )
-    rows = gathered['core_update']
-    new['core_updates'] = tf.tensor_scatter_nd_update(
-      state['core_updates'], slots[:, tf.newaxis], rows
-    )
+    new['core_updates'] = _with_rows(config, state['core_updates'], gathered)
     if config.spec.keeps_core_sketch:
       new['core_sketch'] = tf.tensor_scatter_nd_update(
-        state['core_sketch'], slots[:, tf.newaxis], config.spec.sketch(rows)
+        state['core_sketch'],
+        slots[:, tf.newaxis],
+        config.spec.sketch(config.spec.remembered(gathered['core_update'])),
       )
     new['core_round'] = tf.tensor_scatter_nd_update(
       state['core_round'],
@@ -186,6 +184,40 @@ def run_round(
   new['round_num'] = state['round_num'] + 1
   new = collections.OrderedDict((name, new[name]) for name in state)
   return config.spec.unflatten(estimate.delta), new, metrics
+
+
+def _with_rows(
+  config: RoundConfig,
+  core_updates: tf.Tensor,
+  gathered: Mapping[str, Any],
+  entered: Optional[tf.Tensor] = None,
+) -> tf.Tensor:
+  """Returns Q with what came in a round, in one pass over it.
+
+  Args:
+    config: Static parameters.
+    core_updates: Q.
+    gathered: See `gathering.gathered_spec`.
+    entered: Int32 [k], which of the candidates enters a slot, -1 for none.
+
+  Returns:
+    Q with fresh rows, and with the updates of the clients that enter.
+  """
+  slots = tf.range(core_updates.shape[0])
+  places = [slots, gathered['core_slot']]
+  rows = [core_updates, gathered['core_update']]
+  if entered is not None:
+    candidate = tf.concat([gathered['candidate_place'], [-1]], axis=0)
+    # -1, the last one, is that of none.
+    came_from = tf.gather(candidate, entered % tf.size(candidate))
+    for place, update in enumerate(gathered['candidate_updates']):
+      slot = tf.boolean_mask(slots, tf.equal(came_from, place))
+      places.append(slot)
+      rows.append(update[: tf.size(slot)])
+  rows[1:] = [config.spec.remembered(row) for row in rows[1:]]
+  # Later ones win.
+  written = tf.dynamic_stitch(places, rows)
+  return tf.ensure_shape(written, core_updates.shape)
 
 
 def _metrics(
@@ -210,6 +242,11 @@ def _metrics(
     coordinate_staleness_mean=client_mean,
     coordinate_staleness_max=client_max,
   )
+  spec = config.spec
+  metrics['ridge_condition'] = tf.cast(
+    subspace.ridge_condition(gathered['gram'], spec.ridge, spec.absolute_ridge),
+    tf.float32,
+  )
   metrics.update(
     subspace.steering_metrics(
       gathered['gram'],
@@ -232,7 +269,7 @@ def _select_if_due(
   first: tf.Tensor,
 ) -> collections.OrderedDict[str, Any]:
   """Collects sketches while a selection lies ahead, and selects when due."""
-  admits = config.core_eligibility == subspace.REPORTING
+  admits = config.spec.admits_reporting
   done = state['round_num'] + 1
   since = done - config.warmup_rounds
   incomplete = tf.reduce_any(state['core_set'] < 0)
@@ -255,8 +292,11 @@ def _select_if_due(
       probabilities, tf.maximum(new['pool']['client_id'], 0)
     )
   names = [*_CORE_ENTRIES, *(['core_sketch'] * config.spec.keeps_core_sketch)]
+  if not admits:
+    names.append('core_updates')
   before = {name: new[name] for name in names}
   if admits:
+    before['entered'] = tf.fill([config.spec.core_set_size], -1)
     due &= tf.size(gathered['candidate_id']) > 0
   after = tf.cond(
     due,
@@ -265,6 +305,10 @@ def _select_if_due(
     ),
     lambda: before,
   )
+  if admits:
+    new['core_updates'] = _with_rows(
+      config, state['core_updates'], gathered, after.pop('entered')
+    )
   new.update(after)
   if config.reselect_every:
     new['collecting'] = tf.constant(True)
@@ -333,16 +377,13 @@ def _admit(
       smoothed_correction=tf.where(
         was_empty, 0.0, state['smoothed_correction']
       ),
+      entered=admitted.entered,
       **_with_new_coordinates(state, admitted),
     )
-    for name, rows in (
-      ('core_updates', gathered['candidate_update']),
-      ('core_sketch', sketches),
-    ):
-      if name in state:
-        after[name] = tf.tensor_scatter_nd_update(
-          state[name], slots, tf.gather(rows, entered)
-        )
+    if 'core_sketch' in state:
+      after['core_sketch'] = tf.tensor_scatter_nd_update(
+        state['core_sketch'], slots, tf.gather(sketches, entered)
+      )
     return after
 
   return tf.cond(tf.reduce_any(enters), exchange, lambda: before)

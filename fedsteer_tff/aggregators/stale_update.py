@@ -74,7 +74,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
 
   def __post_init__(self) -> None:
     estimates.check_participation('participation', self.participation)
-    parameters.check_integer('population_size', self.population_size, 1)
+    parameters.check_population_size('population_size', self.population_size)
     check_beta('beta', self.beta)
     subspace.check_choice(
       'update_refresh', self.update_refresh, subspace.COORDINATE_REFRESHES
@@ -229,7 +229,7 @@ def run_round(
     beta: The factor on remembered updates.
     weights_are_shares: Whether weights sum to 1 over the population.
     state: See `initial_state`.
-    gathered: See `designs.gathered_spec`, of distinct clients.
+    gathered: See `gathering.gathered_spec`, of distinct clients.
 
   Returns:
     Delta in the structure of the model's weights, the new state, and the

@@ -1,5 +1,6 @@
 """What all algorithms of the package share: client identity and composition."""
 
+import collections.abc
 from collections.abc import Mapping
 from typing import Any, Callable, Optional, Union
 
@@ -98,11 +99,29 @@ def compose_process(
     ('client_optimizer', client_optimizer),
     ('server_optimizer', server_optimizer),
   ):
-    if not isinstance(optimizer, tff.learning.optimizers.Optimizer):
-      raise TypeError(
-        f'{name} must be a tff.learning.optimizers.Optimizer, found '
-        f'{optimizer!r}'
-      )
+    client_work.check_optimizer(name, optimizer)
+  for name, value, kind, words in (
+    (
+      'model_distributor',
+      model_distributor,
+      tff.learning.templates.DistributionProcess,
+      'a tff.learning.templates.DistributionProcess',
+    ),
+    (
+      'metrics_aggregator',
+      metrics_aggregator,
+      collections.abc.Callable,
+      'a function',
+    ),
+    (
+      'loop_implementation',
+      loop_implementation,
+      tff.learning.LoopImplementation,
+      'a tff.learning.LoopImplementation',
+    ),
+  ):
+    if value is not None and not isinstance(value, kind):
+      raise TypeError(f'{name} must be {words} or None, found {value!r}')
   initial_weights = _build_initial_weights(model_fn)
   weights_type = initial_weights.type_signature.result
   if not len(weights_type.trainable):
@@ -131,12 +150,7 @@ def compose_process(
 
 
 def _build_initial_weights(model_fn: ModelFn) -> tff.Computation:
-  if isinstance(model_fn, tf.keras.Model):
-    raise TypeError(
-      'model_fn must be a function that builds a model, found the Keras model '
-      f'{model_fn.name!r}; build it inside a function and wrap it by '
-      'tff.learning.models.from_keras_model'
-    )
+  client_work.check_model_fn(model_fn)
   if callable(model_fn):
 
     @tff.tensorflow.computation
@@ -150,7 +164,7 @@ def _build_initial_weights(model_fn: ModelFn) -> tff.Computation:
         )
       return tff.learning.models.ModelWeights.from_model(model)
 
-  elif isinstance(model_fn, tff.learning.models.FunctionalModel):
+  else:
 
     @tff.tensorflow.computation
     def initial_weights() -> tff.learning.models.ModelWeights:
@@ -160,9 +174,4 @@ def _build_initial_weights(model_fn: ModelFn) -> tff.Computation:
         tuple(tf.convert_to_tensor(weight) for weight in non_trainable),
       )
 
-  else:
-    raise TypeError(
-      'model_fn must be a callable or a tff.learning.models.FunctionalModel, '
-      f'found {model_fn!r}'
-    )
   return initial_weights

@@ -4,6 +4,7 @@
 Corrective Projections and Caching", UAI 2026, arXiv 2606.10124.
 """
 
+import dataclasses
 from typing import Any, Callable, Optional
 
 import tensorflow_federated as tff
@@ -79,6 +80,13 @@ def build_fedsteer(
     ValueError: If a value is outside its range, or the model has no trainable
       weights.
   """
+  known = [f.name for f in dataclasses.fields(aggregators.FedSteerFactory)]
+  for name in parameters:
+    if name not in known:
+      raise TypeError(
+        'parameters must be those of FedSteerFactory, '
+        f'{", ".join(known)}, found {name}'
+      )
   factory = aggregators.FedSteerFactory(population_size, **parameters)
   return composition.compose_process(
     model_fn,

@@ -43,6 +43,7 @@ def core_set_status(
     A `CoreSetStatus`.
 
   Raises:
+    TypeError: If `clients` are not integers.
     ValueError: If `state` is not such a state, or has no core set and no
       `clients` are given, or one of them is unknown.
   """
@@ -53,13 +54,16 @@ def core_set_status(
         'state must have a core set where clients is None, found none'
       )
     clients = aggregator['core_set']
-  core_set = np.asarray(clients, np.int32)
+  found = np.asarray(clients)
+  if found.ndim != 1 or (found.size and found.dtype.kind not in 'iu'):
+    raise TypeError(f'clients must be a sequence of ids, found {clients!r}')
   population_size = len(aggregator['last_seen'])
-  if np.any(core_set >= population_size) or np.any(core_set < -1):
+  if np.any(found >= population_size) or np.any(found < -1):
     raise ValueError(
       f'clients must be ids below the population size {population_size}, '
       f'found {list(clients)}'
     )
+  core_set = found.astype(np.int32)
   last_seen = np.asarray(aggregator['last_seen'], np.int32)
   return CoreSetStatus(
     core_set=core_set,
@@ -113,7 +117,12 @@ def state_size_report(
   Returns:
     Bytes by part, named by its path in the state ('global_model_weights',
     'aggregator/core_updates', ...), and their sum as 'total'.
+
+  Raises:
+    TypeError: If `process` is something else.
   """
+  if not isinstance(process, tff.templates.IterativeProcess):
+    raise TypeError(f'process must be a learning process, found {process!r}')
   state_type = process.initialize.type_signature.result.member
   report: collections.OrderedDict[str, int] = collections.OrderedDict()
   for name, part in tff.structure.to_elements(state_type):

@@ -14,7 +14,7 @@ import collections
 from collections.abc import Mapping
 import math
 import numbers
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -70,7 +70,23 @@ def build_identity_dataset(
 
   Returns:
     A dataset of one element, of `identity_type`.
+
+  Raises:
+    TypeError: If an argument is not a scalar, or the id not an integer.
   """
+  client_id, weight, participation_probability = (
+    _scalar(name, value, words, is_right)
+    for name, value, words, is_right in (
+      ('client_id', client_id, 'an integer', lambda d: d.is_integer),
+      ('weight', weight, 'a number', _is_number),
+      (
+        'participation_probability',
+        participation_probability,
+        'a number',
+        _is_number,
+      ),
+    )
+  )
   element = collections.OrderedDict(
     client_id=tf.cast(client_id, tf.int32),
     weight=tf.cast(weight, tf.float32),
@@ -139,8 +155,18 @@ def padding_client_data(element_spec: Any) -> Mapping[str, tf.data.Dataset]:
 
   Returns:
     What `build_client_data` does, with id -1, weight 0 and no batches.
+
+  Raises:
+    TypeError: If `element_spec` is not that of batches.
   """
   specs = tf.nest.flatten(element_spec)
+  if not specs or not all(
+    isinstance(spec, tf.TensorSpec) and spec.shape.rank for spec in specs
+  ):
+    raise TypeError(
+      'element_spec must be that of a dataset of batches, tensors whose first'
+      f' axis is that of the examples, found {element_spec!r}'
+    )
   no_examples = [
     tf.zeros([0] + [size or 0 for size in spec.shape[1:]], spec.dtype)
     for spec in specs
@@ -152,6 +178,22 @@ def padding_client_data(element_spec: Any) -> Mapping[str, tf.data.Dataset]:
   batches = examples.batch(batch_size or 1, drop_remainder=bool(batch_size))
   ident = build_identity_dataset(identity.PADDING_CLIENT_ID, 0.0, 1.0)
   return collections.OrderedDict(ident=ident, data=batches)
+
+
+def _is_number(dtype: tf.DType) -> bool:
+  return dtype.is_integer or dtype.is_floating
+
+
+def _scalar(
+  name: str, value: Any, words: str, is_right: Callable[[tf.DType], bool]
+) -> tf.Tensor:
+  try:
+    tensor = tf.convert_to_tensor(value)
+  except (TypeError, ValueError) as error:
+    raise TypeError(f'{name} must be {words}, found {value!r}') from error
+  if not is_right(tensor.dtype) or tensor.shape.rank not in (0, None):
+    raise TypeError(f'{name} must be {words}, found {value!r}')
+  return tensor
 
 
 def _check_probability(value: Any, client_id: int) -> None:

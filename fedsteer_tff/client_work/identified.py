@@ -56,8 +56,11 @@ def build_identified_client_work(
     A `ClientWorkProcess`.
 
   Raises:
+    TypeError: If `model_fn` or `optimizer` is something else.
     ValueError: If `client_weighting` is neither of its values.
   """
+  check_model_fn(model_fn)
+  check_optimizer('optimizer', optimizer)
   if client_weighting not in identity_lib.CLIENT_WEIGHTINGS:
     raise ValueError(
       "client_weighting must be 'known' or 'examples', found "
@@ -159,6 +162,31 @@ def build_identified_client_work(
     get_hparams_fn=training.get_hparams,
     set_hparams_fn=training.set_hparams,
   )
+
+
+def check_model_fn(model_fn: Any) -> None:
+  """Raises TypeError unless `model_fn` can be one."""
+  if isinstance(model_fn, tf.keras.Model):
+    raise TypeError(
+      'model_fn must be a function that builds a model, found the Keras model '
+      f'{model_fn.name!r}; build it inside a function and wrap it by '
+      'tff.learning.models.from_keras_model'
+    )
+  if not callable(model_fn) and not isinstance(
+    model_fn, tff.learning.models.FunctionalModel
+  ):
+    raise TypeError(
+      'model_fn must be a callable or a tff.learning.models.FunctionalModel, '
+      f'found {model_fn!r}'
+    )
+
+
+def check_optimizer(name: str, value: Any) -> None:
+  """Raises TypeError unless `value` is one of TFF's optimizers."""
+  if not isinstance(value, tff.learning.optimizers.Optimizer):
+    raise TypeError(
+      f'{name} must be a tff.learning.optimizers.Optimizer, found {value!r}'
+    )
 
 
 def read_identity(ident: Any) -> 'collections.OrderedDict[str, tf.Tensor]':

@@ -45,7 +45,7 @@ def build_proximal_client_work(
     A `ClientWorkProcess`.
 
   Raises:
-    TypeError: If `proximal_strength` is not a number.
+    TypeError: If an argument has the wrong type.
     ValueError: If `proximal_strength` is not finite and above 0.
   """
   mu = proximal_strength
@@ -53,6 +53,7 @@ def build_proximal_client_work(
     raise TypeError(f'proximal_strength must be a number, found {mu!r}')
   if not math.isfinite(mu) or mu <= 0:
     raise ValueError(f'proximal_strength must be finite and > 0, found {mu!r}')
+  identified.check_model_fn(model_fn)
   training = identified.build_identified_client_work(
     weight_term.with_term(model_fn, curvature=float(mu)),
     optimizer,

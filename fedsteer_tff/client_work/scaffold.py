@@ -63,10 +63,20 @@ def build_scaffold_client_work(
     A `ClientWorkProcess`.
 
   Raises:
-    TypeError: If `learning_rate` is not a number.
-    ValueError: If `learning_rate` is not finite and above 0.
+    TypeError: If an argument has the wrong type.
+    ValueError: If `learning_rate` is not finite and above 0, or
+      `population_size` below 1.
   """
   check_scaffold_learning_rate('learning_rate', learning_rate)
+  if isinstance(population_size, bool) or not isinstance(
+    population_size, numbers.Integral
+  ):
+    raise TypeError(
+      f'population_size must be an integer, found {population_size!r}'
+    )
+  if population_size < 1:
+    raise ValueError(f'population_size must be >= 1, found {population_size!r}')
+  identified.check_model_fn(model_fn)
   training = identified.build_identified_client_work(
     weight_term.with_term(model_fn),
     optimizer,

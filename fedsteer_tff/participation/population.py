@@ -29,7 +29,7 @@ def check_probabilities(
     ValueError: If it is not a vector of at least one entry, or an entry is
       outside (0, 1].
   """
-  array = _numeric_vector(values, name)
+  array = numeric_vector(values, name)
   good = (array > 0) & (array <= 1)
   if may_be_unknown:
     good |= np.isnan(array)
@@ -44,13 +44,29 @@ def check_probabilities(
   return array
 
 
-def _numeric_vector(
-  values: npt.ArrayLike, name: str
-) -> npt.NDArray[np.float64]:
+def numeric_vector(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+  """Copies a vector of numbers.
+
+  Args:
+    values: Array-like of numbers; None becomes NaN.
+    name: The argument's name, for error messages.
+
+  Returns:
+    A float64 array.
+
+  Raises:
+    TypeError: If `values` does not consist of numbers.
+    ValueError: If it is not a vector of at least one entry.
+  """
   try:
+    found = np.asarray(values)
+    if found.dtype.kind not in 'iufO':  # NumPy makes numbers of text, too.
+      raise TypeError
     array = np.array(values, dtype=np.float64)
   except (TypeError, ValueError) as error:
-    raise TypeError(f'{name} must be a vector of numbers: {error}') from error
+    raise TypeError(
+      f'{name} must be a vector of numbers, found {values!r:.200}'
+    ) from error
   if array.ndim != 1 or not array.size:
     raise ValueError(
       f'{name} must be a vector with at least one entry, found shape'
@@ -95,7 +111,7 @@ class Population:
       ValueError: If an argument breaks one of the rules above, or their lengths
         differ.
     """
-    shares = _numeric_vector(weights, 'weights')
+    shares = numeric_vector(weights, 'weights')
     bad = np.flatnonzero(~(np.isfinite(shares) & (shares >= 0)))
     if bad.size:
       raise ValueError(

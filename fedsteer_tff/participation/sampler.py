@@ -44,8 +44,22 @@ def draw(
 
   Returns:
     Bool [N]. Entry i is true with probability p_i; always, if p_i = 1.
+
+  Raises:
+    TypeError: If an argument does not consist of numbers.
+    ValueError: If a number is outside of its interval, or the lengths differ.
   """
-  return np.asarray(uniforms) >= 1 - np.asarray(probabilities)
+  probabilities = population.check_probabilities(probabilities, 'probabilities')
+  uniforms = population.numeric_vector(uniforms, 'uniforms')
+  if uniforms.shape != probabilities.shape:
+    raise ValueError(
+      'uniforms must have the shape of probabilities,'
+      f' {probabilities.shape}, found {uniforms.shape}'
+    )
+  outside = uniforms[~((uniforms >= 0) & (uniforms < 1))]
+  if outside.size:
+    raise ValueError(f'uniforms must be in [0, 1), found {outside[0]!r}')
+  return uniforms >= 1 - probabilities
 
 
 class BernoulliSampler:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
   from fedsteer_tff.programs.callbacks import MetricsCsv
   from fedsteer_tff.programs.callbacks import SaveCheckpoints
   from fedsteer_tff.programs.callbacks import TensorBoard
+  from fedsteer_tff.programs.callbacks import WarnOfConditioning
   from fedsteer_tff.programs.checkpoints import CheckpointError
   from fedsteer_tff.programs.checkpoints import CheckpointManager
   from fedsteer_tff.programs.checkpoints import Checkpoints
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
   from fedsteer_tff.programs.evaluation import build_evaluation
   from fedsteer_tff.programs.evaluation import seeded_initial_state
   from fedsteer_tff.programs.evaluation import seeded_weights
+  from fedsteer_tff.programs.execution import ComputationError
   from fedsteer_tff.programs.files import is_full_disk
   from fedsteer_tff.programs.interruption import Interruption
   from fedsteer_tff.programs.local_runtime import LocalRuntime
@@ -47,6 +49,7 @@ __all__ = [
   'CheckpointManager',
   'Checkpoints',
   'CohortData',
+  'ComputationError',
   'DurableCsv',
   'DurableSavedModels',
   'DurableTensorBoard',
@@ -65,6 +68,7 @@ __all__ = [
   'RunStatus',
   'SaveCheckpoints',
   'TensorBoard',
+  'WarnOfConditioning',
   'build_client_data_computation',
   'build_evaluation',
   'compose_with_client_ids',
@@ -85,6 +89,7 @@ if not TYPE_CHECKING:
       'client_ids',
       'cohorts',
       'evaluation',
+      'execution',
       'files',
       'interruption',
       'local_runtime',

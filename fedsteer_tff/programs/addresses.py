@@ -40,8 +40,10 @@ def check_addresses(
       but for capitals, zeros before the port or the spelling of an IPv6
       address. Two names of one machine are not noticed.
   """
-  if isinstance(addresses, str) or not all(
-    isinstance(address, str) for address in addresses
+  if (
+    isinstance(addresses, str)
+    or not isinstance(addresses, Sequence)
+    or not all(isinstance(address, str) for address in addresses)
   ):
     raise TypeError(
       f'{name} must be a sequence of host:port, found {addresses!r}'

@@ -2,12 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-import os
 from typing import Any, Optional
 
+from absl import logging
 import tensorflow as tf
 
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import checkpoints
+from fedsteer_tff.programs import conditioning
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import training_loop
@@ -65,6 +67,9 @@ class MetricsCsv(training_loop.Callback):
       evaluation_names: The evaluation's metrics.
       extra_columns: Further columns, each with a function that is asked for
         the value after every round.
+
+    Raises:
+      TypeError: If `path` is no path.
     """
     self._table = metrics_table.MetricsTable(path)
     self._evaluation_names = tuple(evaluation_names)
@@ -109,9 +114,13 @@ class TensorBoard(training_loop.Callback):
       flush_every: Rounds that are multiples of this reach the disk at once.
       train_names: The metrics of the clients' training; all others are the
         aggregator's.
+
+    Raises:
+      TypeError: If `log_dir` is no path.
+      ValueError: If `flush_every` is not an integer >= 1.
     """
-    self._log_dir = os.fspath(log_dir)
-    self._flush_every = flush_every
+    self._log_dir = arguments.path_text('log_dir', log_dir)
+    self._flush_every = arguments.check_integer('flush_every', flush_every, 1)
     self._train_names = frozenset(train_names)
     self._writer: Any = None
 
@@ -143,6 +152,32 @@ class TensorBoard(training_loop.Callback):
     self._writer.close()
 
 
+class WarnOfConditioning(training_loop.Callback):
+  """Says once if the ridge is too small for float32, with what to do."""
+
+  def __init__(self, warn: Callable[[str], Any] = logging.warning):
+    """Says nothing yet.
+
+    Args:
+      warn: Takes the line; see `conditioning.advice`.
+
+    Raises:
+      TypeError: If it is no function.
+    """
+    arguments.check_callable('warn', warn)
+    self._warn = warn
+    self._has_warned = False
+
+  def on_round(self, result: training_loop.RoundResult) -> None:
+    """Warns if it has to and has not done so."""
+    if self._has_warned:
+      return
+    advice = conditioning.advice(result.metrics)
+    if advice is not None:
+      self._warn(f'round {result.round_num}: {advice}')
+      self._has_warned = True
+
+
 class SaveCheckpoints(training_loop.Callback):
   """Saves the state every few rounds and at the end of the loop.
 
@@ -160,12 +195,14 @@ class SaveCheckpoints(training_loop.Callback):
       every: Rounds that are multiples of this are saved.
 
     Raises:
+      TypeError: If `store` is something else.
       ValueError: If `every` is not an integer >= 1.
     """
-    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-      raise ValueError(f'every must be an integer >= 1, found {every!r}')
+    arguments.check_instance(
+      'store', store, checkpoints.Checkpoints, 'Checkpoints'
+    )
     self._store = store
-    self._every = every
+    self._every = arguments.check_integer('every', every, 1)
 
   def on_round(self, result: training_loop.RoundResult) -> None:
     """Saves the state if it is due."""

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import releases as releases_lib
 
@@ -62,12 +63,12 @@ class CheckpointManager(tff.program.FileProgramStateManager):
         released, so that nothing is missing if the run goes on from it.
 
     Raises:
+      TypeError: If `root_dir` is no path.
       ValueError: If `keep` is not an integer >= 1.
       CheckpointError: If there can be no such folder.
     """
-    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
-      raise ValueError(f'keep must be an integer >= 1, found {keep!r}')
-    self._directory = os.fspath(root_dir)
+    arguments.check_integer('keep', keep, 1)
+    self._directory = arguments.path_text('root_dir', root_dir)
     try:
       os.makedirs(self._directory, exist_ok=True)
       files.remove_unfinished(self._directory, _PREFIX)
@@ -308,6 +309,7 @@ class Checkpoints:
       ValueError: If `keep` is not an integer >= 1.
       CheckpointError: If there can be no such folder.
     """
+    directory = arguments.path_text('directory', directory)
     self._manager = CheckpointManager(directory, keep=keep, warn=warn)
 
   def save(self, state: Any, round_num: int) -> None:

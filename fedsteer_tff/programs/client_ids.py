@@ -26,6 +26,7 @@ import tensorflow_federated as tff
 from fedsteer_tff import client_work
 from fedsteer_tff import participation
 from fedsteer_tff.participation import identity
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import cohorts
 
 _ENTRIES = ('num_draws', 'probabilities', 'seed')
@@ -53,14 +54,16 @@ class BernoulliDataSourceIterator(tff.program.FederatedDataSourceIterator):
       num_draws: How many have been drawn.
 
     Raises:
+      TypeError: If `sampler` is something else.
       ValueError: If `num_draws` is not an integer >= 0.
     """
-    if (
-      not isinstance(num_draws, int)
-      or isinstance(num_draws, bool)
-      or num_draws < 0
-    ):
-      raise ValueError(f'num_draws must be an integer >= 0, found {num_draws}')
+    arguments.check_instance(
+      'sampler',
+      sampler,
+      participation.BernoulliSampler,
+      'a participation.BernoulliSampler',
+    )
+    arguments.check_integer('num_draws', num_draws, 0)
     self._sampler = sampler
     self._num_draws = num_draws
 
@@ -208,7 +211,18 @@ def build_client_data_computation(
     A `tff.Computation` from int32 to `client_work.client_data_type`. The id
     that fills cohorts up gives a client that is ignored; other ids outside of
     [0, N) keep their number, and no data, for the server to refuse.
+
+  Raises:
+    TypeError: If an argument is something else, or `dataset_fn` returns no
+      dataset.
   """
+  arguments.check_callable('dataset_fn', dataset_fn)
+  arguments.check_instance(
+    'population',
+    population,
+    participation.Population,
+    'a participation.Population',
+  )
   # Copies: what is traced must not change with the caller's arrays.
   weights = population.weights.astype(np.float32)
   probabilities = population.participation_probabilities.astype(np.float32)
@@ -219,6 +233,11 @@ def build_client_data_computation(
   ) -> collections.OrderedDict[str, tf.data.Dataset]:
     known = (client_id >= 0) & (client_id < len(weights))
     index = tf.where(known, client_id, 0)
+    dataset = dataset_fn(index)
+    if not isinstance(dataset, tf.data.Dataset):
+      raise TypeError(
+        f'dataset_fn must return a tf.data.Dataset, found {dataset!r}'
+      )
     everything, nothing = tf.constant(-1, tf.int64), tf.constant(0, tf.int64)
     return collections.OrderedDict(
       ident=client_work.build_identity_dataset(
@@ -226,7 +245,7 @@ def build_client_data_computation(
         tf.where(known, tf.gather(weights, index), 0.0),
         tf.where(known, tf.gather(probabilities, index), 1.0),
       ),
-      data=dataset_fn(index).take(tf.where(known, everything, nothing)),
+      data=dataset.take(tf.where(known, everything, nothing)),
     )
 
   return client_data
@@ -253,8 +272,21 @@ def compose_with_client_ids(
     A process that differs from `process` in the second argument of `next`.
 
   Raises:
-    TypeError: If the computation does not return what `process.next` takes.
+    TypeError: If an argument is something else, or the computation does not
+      return what `process.next` takes.
   """
+  arguments.check_instance(
+    'process',
+    process,
+    tff.learning.templates.LearningProcess,
+    'a learning process',
+  )
+  arguments.check_instance(
+    'client_data_computation',
+    client_data_computation,
+    tff.Computation,
+    'a tff.Computation',
+  )
   state_type, data_type = process.next.type_signature.parameter
   found = client_data_computation.type_signature.result
   if not data_type.member.is_assignable_from(found):

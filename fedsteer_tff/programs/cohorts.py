@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedsteer_tff import participation
+from fedsteer_tff.programs import arguments
 
 
 def check_multiple(value: Any, name: str = 'multiple') -> int:
@@ -19,9 +20,7 @@ def check_multiple(value: Any, name: str = 'multiple') -> int:
   Raises:
     ValueError: If it is not an integer >= 1.
   """
-  if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-    raise ValueError(f'{name} must be an integer >= 1, found {value!r}')
-  return value
+  return arguments.check_integer(name, value, 1)
 
 
 def num_padding(num_clients: int, multiple: int) -> int:
@@ -65,8 +64,10 @@ class CohortData:
         one to this itself.
 
     Raises:
+      TypeError: If `client_data_fn` is no function.
       ValueError: If `multiple` is not an integer >= 1.
     """
+    arguments.check_callable('client_data_fn', client_data_fn)
     self._client_data_fn = client_data_fn
     self._padding = padding
     self._multiple = check_multiple(multiple)

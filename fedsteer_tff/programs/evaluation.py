@@ -7,6 +7,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedsteer_tff.programs import arguments
+
 EvaluateFn = Callable[
   [tff.learning.models.ModelWeights], OrderedDict[str, float]
 ]
@@ -35,8 +37,13 @@ def build_evaluation(
     Python floats: the model's finalized metrics (such as 'loss').
 
   Raises:
+    TypeError: If an argument has the wrong type.
     ValueError: If the test set is empty.
   """
+  arguments.check_callable('model_fn', model_fn)
+  arguments.check_instance(
+    'test_dataset', test_dataset, tf.data.Dataset, 'a tf.data.Dataset'
+  )
   batches = list(test_dataset)
   if not batches:
     raise ValueError('test_dataset must have at least one batch, found none')
@@ -85,7 +92,15 @@ def seeded_weights(
 
   Returns:
     The weights as NumPy arrays.
+
+  Raises:
+    TypeError: If `model_fn` is no function.
+    ValueError: If `seed` is not an integer in [0, 2^32).
   """
+  arguments.check_callable('model_fn', model_fn)
+  arguments.check_integer('seed', seed, 0)
+  if seed >= 2**32:
+    raise ValueError(f'seed must be below 2**32, found {seed}')
   tf.keras.utils.set_random_seed(seed)
   weights = tff.learning.models.ModelWeights.from_model(model_fn())
   return tf.nest.map_structure(lambda v: v.numpy(), weights)
@@ -107,6 +122,16 @@ def seeded_initial_state(
 
   Returns:
     A state for `process.next`.
+
+  Raises:
+    TypeError: If an argument has the wrong type.
+    ValueError: If `seed` is not an integer in [0, 2^32).
   """
+  arguments.check_instance(
+    'process',
+    process,
+    tff.learning.templates.LearningProcess,
+    'a learning process',
+  )
   state = process.initialize()
   return process.set_model_weights(state, seeded_weights(model_fn, seed))

@@ -14,6 +14,11 @@ CHANNEL_OPTIONS = (
   ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
 )
 
+# How the runtime says that a computation failed, and TensorFlow an assertion.
+_FAILED = (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT)
+_FAILED_WORDS = 'Failed to run computation: '
+_ASSERTION = 'assertion failed: '
+
 
 class Stub(tff.framework.RemoteExecutorGrpcStub):
   """A connection to a runtime that may end before what it holds is let go."""
@@ -24,6 +29,58 @@ class Stub(tff.framework.RemoteExecutorGrpcStub):
       super().dispose(request)
     except grpc.RpcError:
       pass
+
+
+class ComputationError(RuntimeError):
+  """A computation failed, such as for client data that it must not get.
+
+  The message is the first line of the runtime's, which is the error's cause.
+  """
+
+
+class ExplainingStub(Stub):
+  """A connection to a runtime whose failed computations say one line."""
+
+  def create_value(self, request: Any) -> Any:
+    """Makes a value; see `tff.framework.RemoteExecutorGrpcStub`."""
+    return _explaining(super().create_value, request)
+
+  def create_call(self, request: Any) -> Any:
+    """Calls a function; see `tff.framework.RemoteExecutorGrpcStub`."""
+    return _explaining(super().create_call, request)
+
+  def create_struct(self, request: Any) -> Any:
+    """Makes a structure; see `tff.framework.RemoteExecutorGrpcStub`."""
+    return _explaining(super().create_struct, request)
+
+  def create_selection(self, request: Any) -> Any:
+    """Selects a part; see `tff.framework.RemoteExecutorGrpcStub`."""
+    return _explaining(super().create_selection, request)
+
+  def compute(self, request: Any) -> Any:
+    """Computes a value; see `tff.framework.RemoteExecutorGrpcStub`."""
+    return _explaining(super().compute, request)
+
+
+def _explaining(method: Callable[[Any], Any], request: Any) -> Any:
+  """Returns what a method returns; an error of a computation is one line."""
+  try:
+    return method(request)
+  except grpc.RpcError as e:
+    if not isinstance(e, grpc.Call) or e.code() not in _FAILED:
+      raise
+    raise ComputationError(_explained(e.details() or '')) from e
+
+
+def _explained(details: str) -> str:
+  """Returns the reason that a runtime gives, without its own words."""
+  reason, *_ = details.splitlines() or ['']
+  reason = reason.removeprefix(_FAILED_WORDS)
+  if reason.startswith(_ASSERTION):
+    # What is asserted and found, each in brackets.
+    reason = reason.removeprefix(_ASSERTION).strip()
+    reason = reason.removeprefix('[').removesuffix(']').replace('] [', ' ')
+  return reason
 
 
 def open_secure_sums(

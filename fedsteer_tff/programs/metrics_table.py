@@ -7,6 +7,7 @@ import os
 import re
 from typing import Any, Optional, Union
 
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import run_files
 
@@ -49,8 +50,11 @@ class MetricsTable:
 
     Args:
       path: The CSV file; need not exist.
+
+    Raises:
+      TypeError: If it is no path.
     """
-    self._path = os.fspath(path)
+    self._path = arguments.path_text('path', path)
     self._columns: Optional[list[str]] = None
 
   def rows(self) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow_federated as tff
 
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import run_files
 
@@ -38,7 +39,23 @@ class Releases:
   def track(
     self, manager: tff.program.ReleaseManager
   ) -> tff.program.ReleaseManager:
-    """Returns a manager that releases through `manager` and is waited for."""
+    """Returns a manager that releases through `manager` and is waited for.
+
+    Args:
+      manager: Any release manager.
+
+    Returns:
+      The manager to be used.
+
+    Raises:
+      TypeError: If `manager` is something else.
+    """
+    arguments.check_instance(
+      'manager',
+      manager,
+      tff.program.ReleaseManager,
+      'a tff.program.ReleaseManager',
+    )
     return _Tracked(manager, self._begun)
 
   async def finished(self) -> None:
@@ -84,8 +101,10 @@ class DurableCsv(tff.program.CSVFileReleaseManager):
         with the same or a larger key.
 
     Raises:
+      TypeError: If `file_path` is no path.
       RunDirectoryError: If the file is something else.
     """
+    file_path = arguments.path_text('file_path', file_path)
     self._folder, self._name = os.path.split(os.path.abspath(file_path))
     files.remove_unfinished(self._folder, self._name)
     try:
@@ -123,7 +142,12 @@ class DurableSavedModels(tff.program.SavedModelFileReleaseManager):
     Args:
       root_dir: The folder of the SavedModels.
       prefix: What their names begin with; the release's key follows.
+
+    Raises:
+      TypeError: If `root_dir` is no path.
+      RunDirectoryError: If there can be no such folder.
     """
+    root_dir = _folder('root_dir', root_dir)
     files.remove_unfinished(root_dir, prefix)
     super().__init__(root_dir, prefix)
     self._folder, self._name = root_dir, prefix
@@ -141,10 +165,32 @@ class DurableSavedModels(tff.program.SavedModelFileReleaseManager):
 class DurableTensorBoard(tff.program.TensorBoardReleaseManager):
   """TensorBoard events that are written when they count as released."""
 
+  def __init__(self, summary_dir: files.PathLike):
+    """Opens an event file.
+
+    Args:
+      summary_dir: The folder of the event files.
+
+    Raises:
+      TypeError: If it is no path.
+      RunDirectoryError: If there can be no such folder.
+    """
+    super().__init__(_folder('summary_dir', summary_dir))
+
   async def release(self, value: Any, key: int) -> None:
     """Writes the numbers in `value` as events of step `key`."""
     await super().release(value, key)
     self._summary_writer.flush()
+
+
+def _folder(name: str, path: files.PathLike) -> str:
+  """Returns the path of a folder that there is or can be."""
+  path = arguments.path_text(name, path)
+  if os.path.exists(path) and not os.path.isdir(path):
+    raise run_files.RunDirectoryError(
+      f'{name} must be a folder, found a file: {path}'
+    )
+  return path
 
 
 class EvaluationLoop(tff.learning.programs.EvaluationManager):

@@ -31,6 +31,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import addresses
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import execution
 
 # The worker's gRPC server takes it for abuse if it is asked more than once in
@@ -101,6 +102,13 @@ class RemoteRuntime:
     """
     workers = addresses.check_addresses(workers)
     timeout_seconds = addresses.check_timeout(timeout_seconds)
+    if credentials is not None:
+      arguments.check_instance(
+        'credentials',
+        credentials,
+        grpc.ChannelCredentials,
+        'grpc.ChannelCredentials or None',
+      )
     self._open_secure_sums = functools.partial(
       execution.open_secure_sums,
       simulate=simulate_secure_sums,

@@ -17,6 +17,7 @@ from typing import Any, Optional
 import grpc
 import tensorflow_federated as tff
 
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import local_runtime
 
 
@@ -70,8 +71,16 @@ class ResidentProcess:
       runtime: Where it runs.
 
     Raises:
+      TypeError: If an argument is something else.
       LocalRuntimeError: If the process needs what the runtime does not have.
     """
+    if not isinstance(getattr(process, 'next', None), tff.Computation):
+      raise TypeError(
+        f'process must be a learning process, found {process!r:.200}'
+      )
+    arguments.check_instance(
+      'runtime', runtime, local_runtime.LocalRuntime, 'a LocalRuntime'
+    )
     self._runtime = runtime
     # Compilation drops Python's containers from the types.
     self._next_type = process.next.type_signature
@@ -97,6 +106,9 @@ class ResidentProcess:
 
     Args:
       state: As `process.initialize` and `process.next` return it.
+
+    Raises:
+      TypeError: If it is something else.
     """
     num_clients = 0 if self._place is None else self._place[0].num_clients
     self._settle(state, num_clients)
@@ -111,8 +123,9 @@ class ResidentProcess:
       The round's metrics, as those of `process.next`.
 
     Raises:
+      TypeError: If the data are not what `process.next` takes.
       ValueError: If there is no state yet.
-      grpc.RpcError: If the round fails, as by `process.next`.
+      ComputationError: If the round fails, as by `process.next`.
       LocalRuntimeError: If the runtime has ended.
     """
     client_data = tff.tensorflow.transform_args(list(client_data))
@@ -188,14 +201,14 @@ class ResidentProcess:
       self._homes[num_clients] = _Home(executor, num_clients, *functions)
     home = self._homes[num_clients]
     value = tff.tensorflow.transform_args(state)
-    return home, await home.executor.create_value(value, self._state_type)
+    return home, await _create(home.executor, 'state', value, self._state_type)
 
   async def _round(
     self, home: _Home, state: Any, client_data: Sequence[Any]
   ) -> tuple[Any, Any]:
     """Returns the new state, which stays where it is, and the metrics."""
     executor = home.executor
-    data = await executor.create_value(client_data, self._data_type)
+    data = await _create(executor, 'client_data', client_data, self._data_type)
     arguments = await executor.create_struct([state, data])
     output = await executor.create_call(home.next_fn, arguments)
     state, metrics = [
@@ -209,6 +222,24 @@ class ResidentProcess:
   async def _fetch_weights(self, home: _Home, state: Any) -> Any:
     weights = await home.executor.create_call(home.weights_fn, state)
     return await _fetch(weights, self._weights_type)
+
+
+async def _create(
+  executor: tff.framework.RemoteExecutor,
+  name: str,
+  value: Any,
+  type_spec: tff.FederatedType,
+) -> Any:
+  """Puts an argument of `process.next` into an executor."""
+  try:
+    return await executor.create_value(value, type_spec)
+  except (TypeError, ValueError) as e:
+    found, *_ = str(e).splitlines() or ['']
+    several = '' if type_spec.all_equal else 'a list of '
+    raise TypeError(
+      f'{name} must be {several}what process.next takes, found another type:'
+      f' {found}'
+    ) from e
 
 
 async def _fetch(reference: Any, type_spec: tff.Type) -> Any:

@@ -22,6 +22,7 @@ import fcntl
 import os
 from typing import IO, Any, Optional
 
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import run_files
@@ -52,8 +53,11 @@ class RunDirectory:
 
     Args:
       path: The folder; need not exist.
+
+    Raises:
+      TypeError: If it is no path.
     """
-    self._path = os.fspath(path)
+    self._path = arguments.path_text('path', path)
     self._lock: Optional[IO[bytes]] = None
 
   @property

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from fedsteer_tff.programs import arguments
+
 _T = TypeVar('_T')
 
 
@@ -21,8 +23,12 @@ def run_program(program: Coroutine[Any, Any, _T]) -> _T:
     What the program returns.
 
   Raises:
+    TypeError: If it is no coroutine.
     Exception: The program's, or that of the first task that failed.
   """
+  arguments.check_instance(
+    'program', program, Coroutine, 'a coroutine, what an async function returns'
+  )
   return asyncio.run(_run(program))
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from fedsteer_tff import participation
+from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import evaluation
 from fedsteer_tff.programs import local_runtime
 from fedsteer_tff.programs import remote_runtime
@@ -287,6 +288,7 @@ def run(
     loop was asked to stop.
 
   Raises:
+    TypeError: If an argument has the wrong type.
     ValueError: If a number is out of range.
     Exception: What a round raises, such as `RemoteRuntimeError` for a worker
       that is lost; after `Callback.on_error`.
@@ -296,12 +298,23 @@ def run(
     ('first_round', first_round, 0),
     ('evaluate_every', evaluate_every, 1),
   ):
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-      raise ValueError(f'{name} must be an integer >= {least}, found {value!r}')
+    arguments.check_integer(name, value, least)
   if first_round > num_rounds:
     raise ValueError(
       f'first_round must be <= num_rounds = {num_rounds}, found {first_round}'
     )
+
+  arguments.check_instance(
+    'process',
+    process,
+    tff.learning.templates.LearningProcess,
+    'a learning process',
+  )
+  if not callable(getattr(sampler, 'cohort', None)):
+    raise TypeError(
+      f'sampler must have a method cohort, found {sampler!r:.200}'
+    )
+  arguments.check_callable('client_data_fn', client_data_fn)
 
   training: Union[resident_state.ResidentProcess, _PassedState]
   if isinstance(runtime, local_runtime.LocalRuntime):

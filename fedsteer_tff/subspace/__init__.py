@@ -15,6 +15,7 @@ from fedsteer_tff.subspace.core_set import core_set_error
 from fedsteer_tff.subspace.core_set import select_core_set
 from fedsteer_tff.subspace.core_set import select_core_set_from_vectors
 from fedsteer_tff.subspace.diagnostics import condition_number
+from fedsteer_tff.subspace.diagnostics import ridge_condition
 from fedsteer_tff.subspace.diagnostics import staleness
 from fedsteer_tff.subspace.diagnostics import steering_metrics
 from fedsteer_tff.subspace.diagnostics import variance_metrics
@@ -74,6 +75,7 @@ __all__ = [
   'named_rule',
   'project',
   'reconstruct',
+  'ridge_condition',
   'ridge_factor',
   'select_core_set',
   'select_core_set_from_vectors',

@@ -522,7 +522,11 @@ def _search(
 
 
 def _check_size(core_set_size: int) -> None:
-  if not isinstance(core_set_size, int) or core_set_size < 1:
+  if (
+    not isinstance(core_set_size, int)
+    or isinstance(core_set_size, bool)
+    or core_set_size < 1
+  ):
     raise ValueError(
       f'core_set_size must be an integer >= 1, found {core_set_size!r}'
     )

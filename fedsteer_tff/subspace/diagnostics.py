@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Mapping
+from typing import Optional
 
 import tensorflow as tf
 
@@ -33,8 +34,9 @@ def steering_metrics(
 
   Returns:
     Float32 scalars:
-    * relative_residual: mean of ||g_i - Q^T s'_i|| / ||g_i||, fresh s'_i.
-    * effective_shrinkage: mean of ||Q^T s'_i|| / ||g_i||.
+    * relative_residual: mean of ||g_i - Q^T s'_i|| / ||g_i||, fresh s'_i; NaN
+      if no g_i has a length.
+    * effective_shrinkage: mean of ||Q^T s'_i|| / ||g_i||, likewise.
     * core_condition: condition number of Q Q^T over the rows that are not
       zero; 0 without any.
     * variance_estimate: sum of d_i^2 (1 - p_i) / p_i^2 ||g_i - Q^T s_i||^2 with
@@ -42,8 +44,8 @@ def steering_metrics(
       set gives to the 'unbiased' estimator (Horvitz and Thompson, 1952).
     * variance_estimate_without_steering: the same with estimates of 0, which
       is what inverse-probability FedAvg has.
-    * variance_ratio: the one over the other; below 1, steering helps. 0 if
-      both are.
+    * variance_ratio: the one over the other; below 1, steering helps. NaN if
+      the other is 0: nobody, or only clients with p_i = 1, took part.
   """
   fresh_residuals = projection.squared_residuals(
     gram, inner_products, squared_norms, fresh
@@ -96,7 +98,7 @@ def variance_metrics(
   metrics = collections.OrderedDict(
     variance_estimate=variance,
     variance_estimate_without_steering=without,
-    variance_ratio=tf.math.divide_no_nan(variance, without),
+    variance_ratio=_ratio(variance, without),
   )
   return collections.OrderedDict(
     (name, tf.cast(value, tf.float32)) for name, value in metrics.items()
@@ -114,17 +116,50 @@ def condition_number(gram: tf.Tensor) -> tf.Tensor:
     Dependent rows give a number about as large as the rounding of `gram`
     allows.
   """
-  gram64 = tf.cast(gram, tf.float64)
   if gram.shape[0] == 0:
     return tf.constant(0.0, tf.float64)
+  smallest, largest = _extreme_eigenvalues(gram)
+  rounding = largest * (2.0**-52 if gram.dtype == tf.float64 else 2.0**-23)
+  return tf.math.divide_no_nan(largest, tf.maximum(smallest, rounding))
+
+
+def ridge_condition(
+  gram: tf.Tensor, ridge: float, absolute_ridge: Optional[float] = None
+) -> tf.Tensor:
+  """Returns the condition number of what coordinates are solved with.
+
+  `gram` is summed in float32, with an error of about 2^-23 of its trace; this
+  number times 2^-23 bounds about what that does to coordinates, relative to
+  their length. With the relative ridge c it is at most 1 + k / c.
+
+  Args:
+    gram: Float [k, k], Q Q^T.
+    ridge: See `projection.ridge_strength`.
+    absolute_ridge: Likewise.
+
+  Returns:
+    A float64 scalar: that of Q Q^T + r I for the rows of Q that are not zero, 0
+    if all are.
+  """
+  if gram.shape[0] == 0:
+    return tf.constant(0.0, tf.float64)
+  smallest, largest = _extreme_eigenvalues(gram)
+  strength = projection.ridge_strength(
+    tf.cast(gram, tf.float64), ridge, absolute_ridge, gram.dtype
+  )
+  condition = (largest + strength) / (tf.maximum(smallest, 0.0) + strength)
+  return tf.where(largest > 0, condition, tf.zeros_like(condition))
+
+
+def _extreme_eigenvalues(gram: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns the smallest and largest eigenvalue that non-zero rows have."""
+  gram64 = tf.cast(gram, tf.float64)
   filled = tf.linalg.diag_part(gram64) > 0
   count = tf.reduce_sum(tf.cast(filled, tf.int32))
   # Zero rows have eigenvalue 0 and come first in the ascending order.
   eigenvalues = tf.sort(tf.linalg.eigvalsh(gram64))
-  largest = eigenvalues[-1]
   smallest = eigenvalues[tf.minimum(gram.shape[0] - count, gram.shape[0] - 1)]
-  rounding = largest * (2.0**-52 if gram.dtype == tf.float64 else 2.0**-23)
-  return tf.math.divide_no_nan(largest, tf.maximum(smallest, rounding))
+  return smallest, eigenvalues[-1]
 
 
 def staleness(
@@ -153,4 +188,10 @@ def _mean_ratio(squared: tf.Tensor, squared_norms: tf.Tensor) -> tf.Tensor:
   positive = squared_norms > 0
   ratios = tf.sqrt(tf.math.divide_no_nan(tf.maximum(squared, 0), squared_norms))
   count = tf.reduce_sum(tf.cast(positive, tf.float64))
-  return tf.math.divide_no_nan(tf.reduce_sum(ratios), count)
+  return _ratio(tf.reduce_sum(ratios), count)
+
+
+def _ratio(value: tf.Tensor, whole: tf.Tensor) -> tf.Tensor:
+  """Returns value / whole, NaN where there is no whole."""
+  undefined = tf.constant(float('nan'), value.dtype)
+  return tf.where(whole > 0, tf.math.divide_no_nan(value, whole), undefined)

@@ -298,6 +298,6 @@ def _reciprocal(value: tf.Tensor) -> tf.Tensor:
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
   """Raises ValueError, naming the parameter, unless `value` is a choice."""
-  if value not in choices:
+  if not isinstance(value, str) or value not in choices:
     listed = ', '.join(repr(choice) for choice in choices)
     raise ValueError(f'{name} must be one of {listed}, found {value!r}')

@@ -62,15 +62,14 @@ def sketch(
   if dimension <= size:
     return vectors
   num_rows = -(-dimension // size)
-  padded = tf.pad(vectors, [[0, 0], [0, num_rows * size - dimension]])
-  rows = tf.reshape(padded, [-1, num_rows, size])
-  # Drawn anew from the seed wherever they are needed, which is cheaper than to
-  # store or to send them.
+  # Random numbers are drawn anew from the seed wherever they are needed, which
+  # is cheaper than to store or to send them.
   if num_rows > _NUM_SUMS:
-    signs = _draw_signs(num_rows, seed, 4, vectors.dtype)
-    sums = _draw(num_rows, seed, 3, _NUM_SUMS)
-    rows = _sum_rows(rows * signs[:, tf.newaxis], sums)
+    rows = _sum_rows(vectors, size, seed)
     num_rows = _NUM_SUMS
+  else:
+    padded = tf.pad(vectors, [[0, 0], [0, num_rows * size - dimension]])
+    rows = tf.reshape(padded, [-1, num_rows, size])
   shifts = _draw(num_rows, seed, 0, size)
   row_signs = _draw_signs(num_rows, seed, 1, vectors.dtype)
   place_signs = _draw_signs(size, seed, 2, vectors.dtype)
@@ -79,16 +78,44 @@ def sketch(
   return tf.linalg.matvec(rows, signs, transpose_a=True)
 
 
-def _sum_rows(rows: tf.Tensor, sums: tf.Tensor) -> tf.Tensor:
-  """Adds row r of each matrix of [n, r, size] to its sum number sums[r]."""
-  num_vectors, size = tf.shape(rows)[0], rows.shape[2]
-  first = _NUM_SUMS * tf.range(num_vectors)
+def _sum_rows(
+  vectors: tf.Tensor, size: int, seed: Union[int, tf.Tensor]
+) -> tf.Tensor:
+  """Adds each of a vector's rows of length `size` to one of the sums.
+
+  Reads the vectors once and makes no copy of them, as long as there is one.
+
+  Args:
+    vectors: [n, D].
+    size: The rows' length.
+    seed: See `sketch`.
+
+  Returns:
+    The sums, [n, _NUM_SUMS, size].
+  """
+  dimension = vectors.shape[-1]
+  whole, rest = divmod(dimension, size)
+  num_rows = whole + (rest > 0)
+  # A sum of the rows that are added, and one of those that are taken off.
+  sums = _draw(num_rows, seed, 3, _NUM_SUMS)
+  sums += _NUM_SUMS * _draw(num_rows, seed, 4, 2)
+  num_vectors, num_sums = tf.shape(vectors)[0], 2 * _NUM_SUMS
+  if vectors.shape[0] == 1:  # The beginning of one axis is cut without a copy.
+    cut = vectors[0][: whole * size]
+  else:
+    cut = vectors[:, : whole * size]
+  first = num_sums * tf.range(num_vectors)[:, tf.newaxis]
   added = tf.math.unsorted_segment_sum(
-    tf.reshape(rows, [-1, size]),
-    tf.reshape(first[:, tf.newaxis] + sums, [-1]),
-    _NUM_SUMS * num_vectors,
+    tf.reshape(cut, [-1, size]),
+    tf.reshape(first + sums[:whole], [-1]),
+    num_sums * num_vectors,
   )
-  return tf.reshape(added, [-1, _NUM_SUMS, size])
+  added = tf.reshape(added, [-1, num_sums, size])
+  if rest:
+    tail = tf.pad(vectors[:, whole * size :], [[0, 0], [0, size - rest]])
+    place = tf.one_hot(sums[whole], num_sums, dtype=vectors.dtype)
+    added += place[:, tf.newaxis] * tail[:, tf.newaxis]
+  return added[:, :_NUM_SUMS] - added[:, _NUM_SUMS:]
 
 
 def _draw(

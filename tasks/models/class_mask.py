@@ -24,7 +24,15 @@ def with_class_mask(model: tf.keras.Model, num_classes: int) -> tf.keras.Model:
     `class_mask` is float32 [batch, num_classes], 1 for a class that the
     example's owner has and else 0. It shares the weights of `model`, in the
     same order.
+
+  Raises:
+    ValueError: If the model has another number of logits.
   """
+  if model.output_shape[-1] != num_classes:
+    raise ValueError(
+      f'model must end in num_classes={num_classes!r} logits, found'
+      f' {model.output_shape[-1]}'
+    )
   inputs = collections.OrderedDict(
     images=tf.keras.Input(model.input_shape[1:], name='images'),
     class_mask=tf.keras.Input([num_classes], name='class_mask'),

@@ -10,6 +10,7 @@ or Kaiming uniform and Xavier normal (Fashion-MNIST).
 
 import tensorflow as tf
 
+from tasks.models import checks
 from tasks.models import initializers
 
 
@@ -31,9 +32,11 @@ def paper_emnist_cnn(
     An uncompiled model, float32 [batch, *input_shape] -> [batch, num_classes].
 
   Raises:
-    ValueError: If the images are too small.
+    TypeError: If `num_classes` is no integer.
+    ValueError: If the images are too small, or there are no classes.
   """
-  _check_size('paper_emnist_cnn', input_shape)
+  # The two poolings leave nothing of smaller ones.
+  checks.check_arguments('paper_emnist_cnn', input_shape, num_classes, 4)
   layers = tf.keras.layers
 
   def conv(filters, layer):
@@ -86,9 +89,11 @@ def paper_fashion_cnn(
     An uncompiled model, float32 [batch, *input_shape] -> [batch, num_classes].
 
   Raises:
-    ValueError: If the images are too small.
+    TypeError: If `num_classes` is no integer.
+    ValueError: If the images are too small, or there are no classes.
   """
-  _check_size('paper_fashion_cnn', input_shape)
+  # The two poolings leave nothing of smaller ones.
+  checks.check_arguments('paper_fashion_cnn', input_shape, num_classes, 4)
   layers = tf.keras.layers
 
   def conv(filters, layer):
@@ -116,12 +121,3 @@ def paper_fashion_cnn(
       dense(num_classes, 3),
     ]
   )
-
-
-def _check_size(name: str, input_shape: tuple[int, int, int]) -> None:
-  # The two poolings leave nothing of smaller ones.
-  if min(input_shape[:2]) < 4:
-    raise ValueError(
-      f'model {name} must get images of at least 4x4, found'
-      f' {input_shape[0]}x{input_shape[1]}'
-    )

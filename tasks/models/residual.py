@@ -17,6 +17,7 @@ import itertools
 
 import tensorflow as tf
 
+from tasks.models import checks
 from tasks.models import initializers
 
 
@@ -36,7 +37,12 @@ def small_resnet(
 
   Returns:
     An uncompiled model, float32 [batch, *input_shape] -> [batch, num_classes].
+
+  Raises:
+    TypeError: If `num_classes` is no integer.
+    ValueError: If the images have no pixels, or there are no classes.
   """
+  checks.check_arguments('small_resnet', input_shape, num_classes)
   return _preact_resnet(
     input_shape,
     num_classes,
@@ -65,7 +71,12 @@ def preact_resnet18(
 
   Returns:
     An uncompiled model, float32 [batch, *input_shape] -> [batch, num_classes].
+
+  Raises:
+    TypeError: If `num_classes` is no integer.
+    ValueError: If the images have no pixels, or there are no classes.
   """
+  checks.check_arguments('preact_resnet18', input_shape, num_classes)
   return _preact_resnet(
     input_shape,
     num_classes,

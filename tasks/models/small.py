@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tasks.models import checks
 from tasks.models import initializers
 
 
@@ -22,13 +23,10 @@ def small_cnn(
     An uncompiled model, float32 [batch, *input_shape] -> [batch, num_classes].
 
   Raises:
-    ValueError: If the images are too small.
+    TypeError: If `num_classes` is no integer.
+    ValueError: If the images are too small, or there are no classes.
   """
-  if min(input_shape[:2]) < 13:
-    raise ValueError(
-      'model small_cnn must get images of at least 13x13, found'
-      f' {input_shape[0]}x{input_shape[1]}'
-    )
+  checks.check_arguments('small_cnn', input_shape, num_classes, 13)
   layers = tf.keras.layers
   return tf.keras.Sequential(
     [
@@ -74,7 +72,12 @@ def mlp(
 
   Returns:
     An uncompiled model, float32 [batch, *input_shape] -> [batch, num_classes].
+
+  Raises:
+    TypeError: If `num_classes` is no integer.
+    ValueError: If the images have no pixels, or there are no classes.
   """
+  checks.check_arguments('mlp', input_shape, num_classes)
   layers = tf.keras.layers
   return tf.keras.Sequential(
     [

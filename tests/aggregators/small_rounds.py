@@ -27,11 +27,36 @@ _STEERING_METRICS = (
   'variance_ratio',
 )
 
+# Longer than any honest client's part of the correction.
+LOOSE_NORM = 8.0
+
 CORRECTION_FACTORIES = {
   'sum': tff.aggregators.SumFactory(),
   'clipping': tff.aggregators.clipping_factory(
     1.0, tff.aggregators.SumFactory()
   ),
+  'loose clipping': tff.aggregators.clipping_factory(
+    LOOSE_NORM, tff.aggregators.SumFactory()
+  ),
+  'loose zeroing': tff.aggregators.zeroing_factory(
+    LOOSE_NORM, tff.aggregators.SumFactory(), norm_order=2.0
+  ),
+}
+
+
+def _clip(norm, vector):
+  return vector * min(1.0, norm / np.linalg.norm(vector))
+
+
+def _zero(norm, vector):
+  return vector * (np.linalg.norm(vector) <= norm)
+
+
+# What they make of one client's vector.
+_LIMITS = {
+  'clipping': functools.partial(_clip, 1.0),
+  'loose clipping': functools.partial(_clip, LOOSE_NORM),
+  'loose zeroing': functools.partial(_zero, LOOSE_NORM),
 }
 
 
@@ -83,7 +108,10 @@ def build_oracle(
     'warmup_rounds': 3,
     **parameters,
   }
-  arguments['plain_sum'] = arguments.pop('correction_factory', None) is None
+  correction = arguments.pop('correction_factory', None)
+  arguments['plain_sum'] = correction is None
+  if correction in _LIMITS:
+    arguments['limit'] = _LIMITS[correction]
   estimator = arguments.pop('estimator', 'paper')
   refresh, weighting, smoothing = numpy_oracle.RULES[estimator]
   rule = (

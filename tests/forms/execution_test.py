@@ -114,6 +114,7 @@ def test_the_map_reduce_form_of_the_default_design_does_so_too():
 # What the other tests do not execute.
 _OTHERS = {
   'server_projection': lambda: _build('server_projection'),
+  'max_core_norm': lambda: _build('client_projection', max_core_norm=0.01),
   'fedprox': lambda: _build_baseline('fedprox', proximal_strength=0.5),
   'fedvarp': lambda: _build_baseline('fedvarp'),
   'fedstale': lambda: _build_baseline('fedstale', beta=0.5),

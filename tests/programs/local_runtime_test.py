@@ -8,7 +8,9 @@ import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import local_runtime
@@ -73,6 +75,57 @@ def test_secure_sums_are_simulated_only_where_one_wishes():
       add_up()
 
 
+@tff.tensorflow.computation(
+  tff.TensorType(np.float32, [20, 28, 28, 32]),
+  tff.TensorType(np.float32, [5, 5, 32, 64]),
+)
+def _convolution_gradient(images, kernel):
+  with tf.GradientTape() as tape:
+    tape.watch(kernel)
+    loss = tf.reduce_sum(tf.nn.conv2d(images, kernel, 1, 'SAME') ** 2)
+  return tape.gradient(loss, kernel)
+
+
+def test_a_deterministic_runtime_adds_in_one_order_on_any_processors():
+  # TensorFlow divides the sums of this gradient among its threads.
+  rng = np.random.default_rng(0)
+  images, kernel = (
+    np.float32(rng.normal(size=part.shape))
+    for part in _convolution_gradient.type_signature.parameter
+  )
+  everywhere = os.sched_getaffinity(0)
+  found = []
+  for processors in (everywhere, {min(everywhere)}):
+    # The runtime is started on those of this thread.
+    os.sched_setaffinity(0, processors)
+    try:
+      runtime = local_runtime.LocalRuntime(deterministic=True)
+    finally:
+      os.sched_setaffinity(0, everywhere)
+    with runtime.activate():
+      assert os.sched_getaffinity(runtime.pid) == processors
+      found.append(_convolution_gradient(images, kernel))
+  np.testing.assert_array_equal(*found)
+
+
+def test_a_deterministic_runtime_has_one_thread_and_one_client_at_a_time(
+  monkeypatch,
+):
+  names = ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS')
+  for name in names:
+    monkeypatch.setenv(name, '3')
+  for deterministic, threads, clients in ((True, '1', 1), (False, '3', 5)):
+    runtime = local_runtime.LocalRuntime(
+      max_concurrent_calls=5, deterministic=deterministic
+    )
+    with runtime.activate():
+      assert _three() == 3
+      found = psutil.Process(runtime.pid).environ()
+      assert [found[name] for name in names] == [threads, threads]
+      arguments = psutil.Process(runtime.pid).cmdline()
+    assert f'--max_concurrent_computation_calls={clients}' in arguments
+
+
 def test_an_error_in_the_block_ends_the_child():
   runtime = local_runtime.LocalRuntime()
   pid = runtime.pid
@@ -93,6 +146,29 @@ def test_a_child_that_died_is_an_error_that_names_it(tmp_path):
       match=rf'process {runtime.pid} ended with code -9; .*{log}',
     ):
       _three()
+
+
+@pytest.mark.parametrize(
+  ('keeps', 'own', 'expected'),
+  [
+    (False, None, None),
+    (True, None, str(2**40)),
+    (True, '1000000', '1000000'),
+  ],
+)
+def test_what_the_child_freed_it_keeps_if_asked_to(
+  keeps, own, expected, monkeypatch
+):
+  names = ('MALLOC_TRIM_THRESHOLD_', 'MALLOC_MMAP_THRESHOLD_')
+  for name in names:
+    monkeypatch.delenv(name, raising=False)
+    if own is not None:
+      monkeypatch.setenv(name, own)
+  runtime = local_runtime.LocalRuntime(keep_freed_memory=keeps)
+  child = psutil.Process(runtime.pid).environ()
+  runtime.stop()
+  assert [child.get(name) for name in names] == [expected, expected]
+  assert child['MALLOC_ARENA_MAX'] == '1'
 
 
 def test_a_killed_parent_takes_its_child_along():

@@ -6,6 +6,7 @@ import numpy as np
 import psutil
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 import fedsteer_tff
 from fedsteer_tff import client_work
@@ -384,6 +385,67 @@ def test_a_round_that_fails_leaves_the_state_before_it(
     if value.tag == 'train/loss'
   ]
   assert steps == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('resident', [True, False])
+def test_nothing_is_traced_again_after_the_first_round_of_a_size(
+  runtime, resident
+):
+  traces = []
+
+  class Counts(tf.keras.layers.Dense):
+    def call(self, inputs):
+      traces.append(inputs.shape)
+      return super().call(inputs)
+
+  def model_fn():
+    keras_model = tf.keras.Sequential(
+      [tf.keras.layers.InputLayer([2]), Counts(2)]
+    )
+    return tff.learning.models.from_keras_model(
+      keras_model,
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=small_process.SPEC,
+    )
+
+  process = fedsteer_tff.build_fedsteer(
+    model_fn,
+    population_size=small_process.NUM_CLIENTS,
+    client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
+    core_set_size=2,
+  )
+  evaluate = evaluation.build_evaluation(model_fn, small_process.dataset(9))
+  after = []
+
+  class Watch(training_loop.Callback):
+    def on_round(self, result):
+      after.append((len(result.cohort.client_ids), len(traces)))
+
+  training_loop.run(
+    process,
+    participation.BernoulliSampler(
+      np.full(small_process.NUM_CLIENTS, 0.5), seed=3
+    ),
+    cohorts.CohortData(
+      lambda client_id, p: fedsteer_tff.build_client_data(
+        client_id,
+        small_process.dataset(client_id),
+        weight=1 / small_process.NUM_CLIENTS,
+        participation_probability=p,
+      )
+    ),
+    state=process.initialize(),
+    runtime=runtime if resident else None,
+    num_rounds=6,
+    evaluate_fn=evaluate,
+    callbacks=[Watch()],
+  )
+  sizes, counts = zip(*after)
+  assert len(set(sizes)) >= 3
+  # Building the process traces the model, and so does the first evaluation.
+  assert counts[0] > 0
+  assert len(set(counts)) == 1
 
 
 class _Kill(training_loop.Callback):

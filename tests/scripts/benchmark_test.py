@@ -17,7 +17,7 @@ _TIMED = {
     'fedsteer, state passed',
   ],
   'population': ['N = 100', 'N = 10,000'],
-  'large_model': ['sum', 'fedsteer'],
+  'large_model': ['nothing', 'sum', 'fedsteer'],
   'feed': ['kept', 'made anew'],
 }
 

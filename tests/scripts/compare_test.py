@@ -336,7 +336,7 @@ def test_the_interval_is_that_of_the_percentile_bootstrap():
 def test_the_csv_files_are_tidy(tmp_path):
   comparison, runs = _runs(tmp_path, sweep={'gamma': [0.5, 0.9]}, seeds=[3])
   for run in runs:
-    _pretend(run, [0.4, 0.5], ratios=[1, 2, 0.5, ''])
+    _pretend(run, [0.4, 0.5, 0.6], ratios=[1, 2, 0.5, '', 'nan', 0.25])
   rows = compare_table.runs_rows(comparison, _results(reversed(runs)))
   assert [(row['gamma'], row['method'], row['seed']) for row in rows] == [
     (0.5, 'FedAvg', 3),
@@ -352,9 +352,9 @@ def test_the_csv_files_are_tidy(tmp_path):
   assert [
     (row['round'], row['test_accuracy'], row['variance_ratio'])
     for row in curves
-  ] == [(2, 0.4, 1.5), (4, 0.5, 0.5)]
+  ] == [(2, 0.4, 1.5), (4, 0.5, 0.5), (6, 0.6, 0.25)]
   text = compare_table.csv_text(rows)
-  assert text.splitlines()[1].startswith('digits 0.9,0.5,FedAvg,3,4,0.5,0.1,,')
+  assert text.splitlines()[1].startswith('digits 0.9,0.5,FedAvg,3,6,0.6,0.1,,')
 
 
 # What is kept.

@@ -6,10 +6,13 @@ import sys
 from xml.etree import ElementTree
 
 from matplotlib import image
+from matplotlib.backends import backend_agg
 import numpy as np
 import pytest
 
+from scripts import compare_plots
 from scripts import plot
+from scripts import result_folders
 from scripts import run_plots
 from tests.scripts import run_folders
 
@@ -197,7 +200,7 @@ def test_the_variance_ratio_weights_rounds_by_their_variance():
       'round': '3',
       'variance_estimate': '0',
       'variance_estimate_without_steering': '0',
-      'variance_ratio': '0',
+      'variance_ratio': 'nan',
     },
   ]
   assert run_plots.smooth_variance_ratio(rows) == ([1, 2, 3], [1, 0.25, 0.25])
@@ -216,6 +219,22 @@ def test_a_run_without_steering_has_fewer_pictures():
   rows = [{'round': str(n), 'test_accuracy': '0.5'} for n in (1, 2)]
   assert set(run_plots.figures({'x': rows})) == {'accuracy'}
   assert run_plots.figures({'x': [{'round': '1'}]}) == {}
+
+
+def test_the_legend_of_many_methods_fits_into_one_panel():
+  results = result_folders.read_results(str(ROOT / 'docs/results/methods'))
+  assert len(results.comparison.methods) == 10
+  drawn = compare_plots.figures(
+    results.comparison, results.runs, results.curves
+  )
+  for fig in drawn.values():
+    canvas = backend_agg.FigureCanvasAgg(fig)
+    fig.draw(canvas.get_renderer())
+    (legend,) = fig.legends
+    assert len(legend.get_texts()) == 10
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 and box.x1 <= fig.bbox.x1
+    assert 0 <= box.y0
 
 
 if __name__ == '__main__':

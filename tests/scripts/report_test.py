@@ -211,6 +211,7 @@ def test_what_is_wrong_is_a_warning(tmp_path):
       (worse, 'add to the variance (variance ratio 2.00)'),
       (falling, 'was best in round 1, 0.900, and is 0.150 lower'),
       (_with(test_accuracy=0.12), 'has learned next to nothing'),
+      (_with(ridge_condition=1e5), 'found 100000: rows of the core set are'),
     )
   ):
     found = _findings(tmp_path / str(number), table)

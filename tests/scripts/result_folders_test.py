@@ -45,6 +45,17 @@ def test_a_run_is_what_its_files_say(tmp_path):
   assert result_folders.numbers(run.rows, 'unknown') == ([], [])
 
 
+def test_what_is_not_defined_in_a_round_is_no_number():
+  rows = [
+    {'round': '1', 'loss': 'nan', 'accuracy': ''},
+    {'round': '2', 'loss': '0.5', 'accuracy': '0.0'},
+    {'round': '3', 'loss': 'inf', 'accuracy': 'nan'},
+  ]
+  infinite = float('inf')
+  assert result_folders.numbers(rows, 'loss') == ([2, 3], [0.5, infinite])
+  assert result_folders.numbers(rows, 'accuracy') == ([2], [0.0])
+
+
 def test_a_run_in_progress_is_read_up_to_its_last_whole_row(tmp_path):
   run_folders.write_rows(tmp_path, run_folders.rows())
   with open(tmp_path / 'metrics.csv', 'a') as file:

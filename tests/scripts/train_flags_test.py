@@ -70,6 +70,21 @@ def _parse(*arguments):
     (['--workers=a:1,,b:2'], "--workers must be .* '' in 'a:1,,b:2'$"),
     (['--workers=http://a:1'], "--workers must be host:port, .* 'http://a:1'"),
     (['--workers=a:١'], "--workers must be host:port, .* found 'a:١'"),
+    (
+      ['--workers=a:1', '--deterministic'],
+      '--deterministic is used without --workers only, whose threads are set'
+      ' where they are started',
+    ),
+    (
+      ['--workers=a:1', '--keep_freed_memory'],
+      '--keep_freed_memory is used without --workers only, whose memory is set'
+      ' where they are started',
+    ),
+    (['--max_core_norm=nan'], '--max_core_norm must be a finite number'),
+    (
+      ['--algorithm=fedavg', '--max_core_norm=1'],
+      '--max_core_norm is used with --algorithm=fedsteer only',
+    ),
     (['--workers='], '--workers must be at least one host:port, found none'),
     (
       ['--workers=A:1,a:01'],
@@ -241,12 +256,15 @@ def test_the_configuration_of_a_baseline_says_nothing_of_the_correction():
 
 
 def test_only_flags_with_a_value_become_arguments():
-  values = _parse('--gamma=0.7', '--core_set=4,2', '--ridge=0')
+  values = _parse(
+    '--gamma=0.7', '--core_set=4,2', '--ridge=0', '--max_core_norm=8'
+  )
   assert train_flags.given(values, train_flags.TASK_FLAGS) == {'gamma': 0.7}
   assert train_flags.given(values, train_flags.FEDSTEER_FLAGS) == {
     'estimator': 'paper',
     'core_set': [4, 2],
     'ridge': 0.0,
+    'max_core_norm': 8.0,
   }
 
 
@@ -255,6 +273,7 @@ def test_the_configuration_has_the_flags_that_are_used():
   config = train_flags.config(values)
   assert config['algorithm'] == 'fedavg'
   assert config['participation_rate'] == 0.1
+  assert config['deterministic'] is False
   assert 'output_dir' not in config
   assert not {'participation_skew', 'estimator', 'ridge'} & set(config)
 
@@ -304,6 +323,10 @@ def test_the_configuration_has_the_flags_of_the_estimate_that_is_used():
       '--participation_window must be finite and > 1, found 1.0',
     ),
     (ValueError('ridge must be >= 0'), '--ridge must be >= 0'),
+    (
+      ValueError('max_core_norm must be > 0 and finite in float32, found 0.0'),
+      '--max_core_norm must be > 0 and finite in float32, found 0.0',
+    ),
     (
       ValueError('population_size must be >= 1, found 0'),
       '--num_clients must be >= 1, found 0',

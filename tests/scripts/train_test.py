@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import fedsteer_tff
+from fedsteer_tff.programs import conditioning
 from tests.scripts import training_runs
 
 ROUNDS = 12
@@ -141,6 +142,18 @@ def test_a_secure_sum_trains_and_its_metrics_stand_beside_the_usual_ones(
   # As in a run with a plain sum: the clients' first training, which is the
   # same, and the data have nothing to do with the correction.
   assert rows[0]['loss'] == training_runs.rows(finished[0])[0]['loss']
+
+
+def test_too_small_a_ridge_is_told_once_beside_the_bar(
+  finished, tmp_path, monkeypatch
+):
+  # Nothing of the sort with the default ridge.
+  assert 'ridge_condition' not in finished[2]
+  monkeypatch.setattr(conditioning, 'LARGEST_RIDGE_CONDITION', 0.5)
+  code, _, stderr = _run(tmp_path / 'run', '--core_set_size=3', rounds=6)
+  assert code == 0, stderr
+  assert stderr.count('\ntrain: warning: round ') == 1
+  assert stderr.count('ridge_condition must be <= ') == 1
 
 
 def test_another_configuration_is_refused(finished):

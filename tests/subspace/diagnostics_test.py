@@ -89,11 +89,13 @@ def test_variance_estimate_is_unbiased():
   np.testing.assert_allclose(expected_plain, plain, rtol=1e-6)
 
 
-def test_an_empty_cohort_gives_zeros():
+def test_an_empty_cohort_has_no_variance_and_no_ratios():
   basis, updates, cached, d, p = _instance(0)
   metrics = _metrics(basis, updates[:0], cached[:0], cached[:0], d[:0], p[:0])
   condition = metrics.pop('core_condition')
   assert condition > 1
+  for name in ('relative_residual', 'effective_shrinkage', 'variance_ratio'):
+    assert np.isnan(metrics.pop(name))
   assert set(metrics.values()) == {0.0}
 
 
@@ -121,7 +123,7 @@ def test_certain_participation_has_no_variance():
   basis, updates, cached, d, _ = _instance(3)
   metrics = _metrics(basis, updates, cached, cached, d, np.ones(5))
   assert metrics['variance_estimate'] == 0
-  assert metrics['variance_ratio'] == 0
+  assert np.isnan(metrics['variance_ratio'])
 
 
 def test_condition_number_ignores_zero_rows():

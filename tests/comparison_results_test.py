@@ -1,0 +1,48 @@
+"""The tables of README.md and docs/results are those of the committed runs."""
+
+import pathlib
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_RESULTS = _ROOT / 'docs' / 'results'
+_NAMES = {
+  'FedAvg': 'FedAvg',
+  'FedSteer paper': 'FedSteer `paper`',
+  'FedSteer unbiased': 'FedSteer `unbiased`',
+  'FedSteer stable': 'FedSteer `stable`',
+}
+
+
+def _rows(folder):
+  """Returns the rows of a folder's tables, header and rules left out."""
+  lines = (_RESULTS / folder / 'table.md').read_text('utf-8').splitlines()
+  return [
+    line
+    for line in lines
+    if line.startswith('| ') and not line.startswith('| method')
+  ]
+
+
+@pytest.mark.parametrize('folder', ['methods', 'named_estimators'])
+def test_every_row_is_on_the_page(folder):
+  page = (_RESULTS / 'README.md').read_text('utf-8').splitlines()
+  rows = _rows(folder)
+  assert len(rows) >= 10
+  assert set(rows) <= set(page)
+
+
+def test_the_readme_has_the_accuracies_of_the_runs():
+  accuracies = {}
+  for row in _rows('named_estimators'):
+    method, accuracy = (cell.strip() for cell in row.split('|')[1:3])
+    accuracies.setdefault(method, []).append(accuracy)
+  readme = (_ROOT / 'README.md').read_text('utf-8').replace('**', '')
+  assert set(accuracies) == set(_NAMES)
+  for method, values in accuracies.items():
+    assert len(values) == 4
+    assert f'| {_NAMES[method]} | {" | ".join(values)} |' in readme
+
+
+if __name__ == '__main__':
+  raise SystemExit(pytest.main([__file__]))
