@@ -209,8 +209,8 @@ class ResidentProcess:
     """Returns the new state, which stays where it is, and the metrics."""
     executor = home.executor
     data = await _create(executor, 'client_data', client_data, self._data_type)
-    arguments = await executor.create_struct([state, data])
-    output = await executor.create_call(home.next_fn, arguments)
+    call_arguments = await executor.create_struct([state, data])
+    output = await executor.create_call(home.next_fn, call_arguments)
     state, metrics = [
       await executor.create_selection(output, i) for i in (0, 1)
     ]
