@@ -52,6 +52,9 @@ def main(argv: Sequence[str]) -> int:
       print(f'{__doc__}{values.get_help()}')
       return 0
     accuracy = _run(values)
+  except KeyboardInterrupt:
+    print('\nStopped at once; the same command goes on.', file=sys.stderr)
+    return 130  # As shells report Ctrl-C.
   except (
     flags.Error,
     programs.CheckpointError,

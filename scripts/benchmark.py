@@ -11,6 +11,7 @@ Suites:
 * population: rounds with few and with very many clients, and the state's bytes.
 * large_model: the aggregation alone, of a model with 11 million weights.
 * memory: growth over many rounds with cohorts of varying size.
+* memory_one_size: the same, with cohorts filled up to one size.
 * selection: choosing a core set among very many candidates.
 * traffic: what a client downloads beside the model.
 * residual: coordinates from sketches against exact ones; needs Fashion-MNIST.
@@ -36,6 +37,7 @@ SUITES = (
   'population',
   'large_model',
   'memory',
+  'memory_one_size',
   'selection',
   'traffic',
   'residual',
@@ -99,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
   result.add_argument(
     '--rounds',
     type=_at_least_one,
-    help='measured rounds; 30, and 2,000 of the suite memory, if not given',
+    help='measured rounds; 30, and 2,000 of memory suites, if not given',
   )
   result.add_argument('--small', action='store_true', help='tiny sizes')
   result.add_argument(

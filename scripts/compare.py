@@ -26,6 +26,7 @@ from typing import Optional
 
 from fedsteer_tff.programs import run_files
 from scripts import compare_config
+from scripts import compare_matrix
 from scripts import compare_plots
 from scripts import compare_runs
 from scripts import compare_table
@@ -59,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
     return _report(
       comparison, runs, failures, options.results_dir or _results_dir(options)
     )
-  except (compare_config.ConfigError, run_files.RunDirectoryError) as e:
+  except (compare_matrix.ConfigError, run_files.RunDirectoryError) as e:
     print(f'compare: error: {e}', file=sys.stderr)
     return _EXIT_USAGE
   except KeyboardInterrupt:
@@ -127,7 +128,7 @@ def _at_least_one(text: str) -> int:
 
 def _seeds(text: str) -> tuple[int, ...]:
   try:
-    return compare_config.check_seeds([int(seed) for seed in _names(text)])
+    return compare_matrix.check_seeds([int(seed) for seed in _names(text)])
   except ValueError as e:
     raise argparse.ArgumentTypeError(
       f'must be different integers >= 0 separated by commas, found {text!r}'
@@ -152,7 +153,7 @@ def _results_dir(options: argparse.Namespace) -> str:
   return os.path.join('docs', 'results', name)
 
 
-def _check_kept_runs(runs: Sequence[compare_config.Run]) -> None:
+def _check_kept_runs(runs: Sequence[compare_matrix.Run]) -> None:
   """Raises `ConfigError` if what is kept are other runs than are wanted."""
   problems = []
   for run in runs:
@@ -160,13 +161,13 @@ def _check_kept_runs(runs: Sequence[compare_config.Run]) -> None:
     if changed:
       problems.append(f'\n  {run.folder}: {"; ".join(changed)}')
   if problems:
-    raise compare_config.ConfigError(
+    raise compare_matrix.ConfigError(
       '--output_dir must hold no runs of another configuration, found'
       + ''.join(problems)
     )
   unequal = compare_runs.unequal_conditions(_finished(runs))
   if unequal:
-    raise compare_config.ConfigError(_conditions_error(unequal))
+    raise compare_matrix.ConfigError(_conditions_error(unequal))
 
 
 def _conditions_error(problems: Sequence[str]) -> str:
@@ -177,7 +178,7 @@ def _conditions_error(problems: Sequence[str]) -> str:
 
 
 def _finished(
-  runs: Sequence[compare_config.Run],
+  runs: Sequence[compare_matrix.Run],
 ) -> list[compare_runs.Result]:
   return [
     compare_runs.read(run) for run in runs if compare_runs.is_finished(run)
@@ -185,8 +186,8 @@ def _finished(
 
 
 def _make(
-  runs: Sequence[compare_config.Run], jobs: int, stop: compare_runs.Stop
-) -> Mapping[compare_config.Run, str]:
+  runs: Sequence[compare_matrix.Run], jobs: int, stop: compare_runs.Stop
+) -> Mapping[compare_matrix.Run, str]:
   """Makes the runs that are missing; returns why some failed."""
   missing = [run for run in runs if not compare_runs.is_finished(run)]
   print(
@@ -209,8 +210,8 @@ class _Progress:
 
   def __init__(
     self,
-    runs: Sequence[compare_config.Run],
-    missing: Sequence[compare_config.Run],
+    runs: Sequence[compare_matrix.Run],
+    missing: Sequence[compare_matrix.Run],
   ):
     """Draws the bar.
 
@@ -236,8 +237,8 @@ class _Progress:
 
   def update(
     self,
-    active: Sequence[compare_config.Run],
-    waiting: Sequence[compare_config.Run],
+    active: Sequence[compare_matrix.Run],
+    waiting: Sequence[compare_matrix.Run],
   ) -> None:
     """Shows how far the runs are.
 
@@ -255,7 +256,7 @@ class _Progress:
     self._bar.set_postfix_str(text, refresh=False)
     self._move()
 
-  def ended(self, run: compare_config.Run, error: Optional[str]) -> None:
+  def ended(self, run: compare_matrix.Run, error: Optional[str]) -> None:
     """Prints a line.
 
     Args:
@@ -286,7 +287,7 @@ class _Progress:
     self._bar.update(sum(self._done.values()) - self._bar.n)
 
 
-def _stopped(runs: Sequence[compare_config.Run], exit_code: int) -> int:
+def _stopped(runs: Sequence[compare_matrix.Run], exit_code: int) -> int:
   done = sum(compare_runs.is_finished(run) for run in runs)
   print(
     f'Stopped; {done} of {len(runs)} runs are complete. The same command'
@@ -297,9 +298,9 @@ def _stopped(runs: Sequence[compare_config.Run], exit_code: int) -> int:
 
 
 def _report(
-  comparison: compare_config.Comparison,
-  runs: Sequence[compare_config.Run],
-  failures: Mapping[compare_config.Run, str],
+  comparison: compare_matrix.Comparison,
+  runs: Sequence[compare_matrix.Run],
+  failures: Mapping[compare_matrix.Run, str],
   results_dir: str,
 ) -> int:
   """Writes the results; returns the exit code."""
@@ -318,9 +319,9 @@ def _report(
 
 
 def _write(
-  comparison: compare_config.Comparison,
+  comparison: compare_matrix.Comparison,
   results: Sequence[compare_runs.Result],
-  failures: Mapping[compare_config.Run, str],
+  failures: Mapping[compare_matrix.Run, str],
   results_dir: str,
 ) -> None:
   """Writes CSV files, table and plots, and prints the table."""

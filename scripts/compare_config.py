@@ -1,4 +1,4 @@
-"""What is compared: the matrix of settings, methods and seeds, from a file.
+"""Reading what is compared from a file.
 
 The file is a JSON object with
 
@@ -13,21 +13,13 @@ rounds           of every run; left to the settings' flags if not given
 sweep            a flag with a list of values: every setting is taken with each
                  of them, to plot the accuracy against the value; optional
 ```
-
-A run gets the setting's flags, the value of the sweep, and the method's flags,
-of which later ones win. Methods with flags that say who takes part
-(`--participation`, `--participation_rate`, ...) are taken to differ in that on
-purpose.
 """
 
 from collections.abc import Mapping, Sequence
-import dataclasses
 import json
-import os
-import re
 from typing import Any, Optional
 
-from scripts import train_flags
+from scripts import compare_matrix
 
 _REFERENCE = 'FedSteer stable'
 _KEYS = (
@@ -43,184 +35,7 @@ _KEYS = (
 _RESERVED = ('seed', 'output_dir', 'data_dir')
 
 
-class ConfigError(ValueError):
-  """The comparison is not well described; the message is one line."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-  """One condition under which all methods are compared.
-
-  Attributes:
-    name: The name in tables; with a sweep it ends with the value.
-    base: The name in the configuration, without the value.
-    swept: The value of the swept flag, or None.
-    flags: Flags of `scripts.train`.
-    target_accuracy: The rounds until it is reached are told, unless None.
-  """
-
-  name: str
-  base: str
-  swept: Any
-  flags: tuple[str, ...]
-  target_accuracy: Optional[float]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Run:
-  """One run of the matrix.
-
-  Attributes:
-    setting: The setting.
-    method: The method's name.
-    seed: The seed.
-    folder: Where it is kept.
-    arguments: Of `scripts.train`.
-    config: The flags as `config.json` should have them.
-    own_participation: Whether the method decides for itself who takes part.
-  """
-
-  setting: Setting
-  method: str
-  seed: int
-  folder: str
-  arguments: tuple[str, ...]
-  config: Mapping[str, Any]
-  own_participation: bool
-
-  @property
-  def label(self) -> str:
-    """What a person calls the run."""
-    return f'{self.setting.name} / {self.method} / seed {self.seed}'
-
-  @property
-  def rounds(self) -> int:
-    """How many rounds it has."""
-    return self.config['rounds']
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-  """The matrix, in the order of the tables.
-
-  Attributes:
-    settings: The settings.
-    methods: Flags by the method's name.
-    seeds: The seeds.
-    reference: The method that differences are taken from.
-    sweep: The swept flag, or None.
-    rounds: Rounds of every run; None leaves them to the settings' flags.
-    left_out: What was left out of the configuration's matrix, a phrase each.
-  """
-
-  settings: tuple[Setting, ...]
-  methods: Mapping[str, tuple[str, ...]]
-  seeds: tuple[int, ...]
-  reference: str
-  sweep: Optional[str] = None
-  rounds: Optional[int] = None
-  left_out: tuple[str, ...] = ()
-
-  def select(
-    self,
-    *,
-    settings: Optional[Sequence[str]] = None,
-    methods: Optional[Sequence[str]] = None,
-    seeds: Optional[Sequence[int]] = None,
-    rounds: Optional[int] = None,
-  ) -> 'Comparison':
-    """Returns a part of the matrix, or other seeds or rounds.
-
-    Args:
-      settings: Names of settings, or of their folders; None for all.
-      methods: Likewise.
-      seeds: Any seeds; None for those that there are.
-      rounds: Instead of the configuration's.
-
-    Raises:
-      ConfigError: If a name is unknown.
-    """
-    bases = list(dict.fromkeys(setting.base for setting in self.settings))
-    chosen_settings = _choose('--settings', settings, bases)
-    chosen_methods = _choose('--methods', methods, list(self.methods))
-    chosen_seeds = self.seeds if seeds is None else check_seeds(seeds)
-    left_out = []
-    for what, all_values, chosen in (
-      ('setting', bases, chosen_settings),
-      ('method', list(self.methods), chosen_methods),
-      ('seed', list(self.seeds), chosen_seeds),
-    ):
-      rest = [str(value) for value in all_values if value not in chosen]
-      if rest:
-        left_out.append(f'{what} {", ".join(rest)}')
-    return dataclasses.replace(
-      self,
-      settings=tuple(s for s in self.settings if s.base in chosen_settings),
-      methods={m: self.methods[m] for m in chosen_methods},
-      seeds=tuple(chosen_seeds),
-      rounds=self.rounds if rounds is None else rounds,
-      left_out=(*self.left_out, *left_out),
-    )
-
-  def runs(
-    self, output_dir: str, data_dirs: Optional[Mapping[str, str]] = None
-  ) -> list[Run]:
-    """Returns all runs, in the order in which they should be made.
-
-    Seed by seed, so that what there is can be compared at any time.
-
-    Args:
-      output_dir: The folder of all runs; a run is in
-        `<setting>/<method>/<seed>` below it, names written as `slug` does.
-      data_dirs: Folders with data, by task.
-
-    Raises:
-      ConfigError: If `scripts.train` would refuse the flags of a run.
-    """
-    configs = {}
-    for setting in self.settings:
-      for method in self.methods:
-        arguments = self._arguments(setting, method)
-        try:
-          config = train_flags.config_of([*arguments, '--output_dir=unused'])
-        except train_flags.FlagError as e:
-          raise ConfigError(
-            f'setting {setting.name!r} with method {method!r}: {e}'
-          ) from e
-        configs[setting, method] = (arguments, config)
-    runs = []
-    for seed in self.seeds:
-      for (setting, method), (arguments, config) in configs.items():
-        folder = os.path.join(
-          output_dir, slug(setting.name), slug(method), str(seed)
-        )
-        own = [f'--seed={seed}', f'--output_dir={folder}']
-        if config['task'] in (data_dirs or {}):
-          own.append(f'--data_dir={data_dirs[config["task"]]}')
-        runs.append(
-          Run(
-            setting=setting,
-            method=method,
-            seed=seed,
-            folder=folder,
-            arguments=(*arguments, *own),
-            config=dict(config, seed=seed),
-            own_participation=any(
-              name in train_flags.SAMPLING_FLAGS
-              for name in map(_flag_name, self.methods[method])
-            ),
-          )
-        )
-    return runs
-
-  def _arguments(self, setting: Setting, method: str) -> list[str]:
-    arguments = [*setting.flags, *self.methods[method]]
-    if self.rounds is not None:
-      arguments.append(f'--rounds={self.rounds}')
-    return arguments
-
-
-def load(path: str) -> Comparison:
+def load(path: str) -> compare_matrix.Comparison:
   """Reads a comparison and checks it, down to the flags of every run.
 
   Args:
@@ -233,16 +48,20 @@ def load(path: str) -> Comparison:
     with open(path, encoding='utf-8') as file:
       content = json.load(file)
   except OSError as e:
-    raise ConfigError(f'--config must be a file that can be read: {e}') from e
+    raise compare_matrix.ConfigError(
+      f'--config must be a file that can be read: {e}'
+    ) from e
   except json.JSONDecodeError as e:
-    raise ConfigError(f'{path} must hold JSON, found: {e}') from e
+    raise compare_matrix.ConfigError(
+      f'{path} must hold JSON, found: {e}'
+    ) from e
   try:
     return parse(content)
-  except ConfigError as e:
-    raise ConfigError(f'{path}: {e}') from e
+  except compare_matrix.ConfigError as e:
+    raise compare_matrix.ConfigError(f'{path}: {e}') from e
 
 
-def parse(content: Any) -> Comparison:
+def parse(content: Any) -> compare_matrix.Comparison:
   """Returns the comparison that the content of a file describes.
 
   Args:
@@ -252,29 +71,35 @@ def parse(content: Any) -> Comparison:
     ConfigError: If it is not a comparison.
   """
   if not isinstance(content, dict):
-    raise ConfigError(f'the file must hold an object, found {content!r:.60}')
+    raise compare_matrix.ConfigError(
+      f'the file must hold an object, found {content!r:.60}'
+    )
   unknown = sorted(set(content) - set(_KEYS))
   if unknown:
-    raise ConfigError(
+    raise compare_matrix.ConfigError(
       f'keys must be among {", ".join(_KEYS)}, found {", ".join(unknown)}'
     )
   for key in ('methods', 'settings', 'seeds'):
     if key not in content:
-      raise ConfigError(f'{key} must be given')
+      raise compare_matrix.ConfigError(f'{key} must be given')
   rounds = content.get('rounds')
-  if rounds is not None and not (_is_integer(rounds) and rounds >= 1):
-    raise ConfigError(f'rounds must be an integer >= 1, found {rounds!r}')
+  if rounds is not None and not (
+    compare_matrix.is_integer(rounds) and rounds >= 1
+  ):
+    raise compare_matrix.ConfigError(
+      f'rounds must be an integer >= 1, found {rounds!r}'
+    )
   reserved = _RESERVED + (('rounds',) if rounds is not None else ())
   methods = _named_flags('methods', content['methods'], reserved)
   settings = _named_flags('settings', content['settings'], reserved)
   reference = content.get('reference', _REFERENCE)
   if reference not in methods:
-    raise ConfigError(
+    raise compare_matrix.ConfigError(
       f'reference must be one of the methods {", ".join(methods)}, found'
       f' {reference!r}'
     )
   sweep, values = _sweep(content.get('sweep'), methods, reserved)
-  comparison = Comparison(
+  comparison = compare_matrix.Comparison(
     settings=_settings(
       settings,
       _targets(content.get('target_accuracy'), settings),
@@ -282,7 +107,7 @@ def parse(content: Any) -> Comparison:
       values,
     ),
     methods=methods,
-    seeds=check_seeds(content['seeds']),
+    seeds=compare_matrix.check_seeds(content['seeds']),
     reference=reference,
     sweep=sweep,
     rounds=rounds,
@@ -296,38 +121,12 @@ def parse(content: Any) -> Comparison:
   return comparison
 
 
-def slug(name: str) -> str:
-  """Returns a name as it is written in paths."""
-  return re.sub('[^a-z0-9.]+', '_', name.lower()).strip('_.')
-
-
-def check_seeds(seeds: Any) -> tuple[int, ...]:
-  """Returns the seeds.
-
-  Args:
-    seeds: What should be different integers >= 0, at least one.
-
-  Raises:
-    ConfigError: If it is not.
-  """
-  if (
-    not isinstance(seeds, (list, tuple))
-    or not seeds
-    or not all(_is_integer(seed) and seed >= 0 for seed in seeds)
-    or len(set(seeds)) < len(seeds)
-  ):
-    raise ConfigError(
-      f'seeds must be different integers >= 0, at least one, found {seeds!r}'
-    )
-  return tuple(seeds)
-
-
 def _named_flags(
   what: str, content: Any, reserved: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
   """Checks a mapping of names to lists of flags."""
   if not isinstance(content, dict) or not content:
-    raise ConfigError(
+    raise compare_matrix.ConfigError(
       f'{what} must be an object of names and lists of flags, found'
       f' {content!r:.60}'
     )
@@ -335,15 +134,16 @@ def _named_flags(
     if not isinstance(flags, list) or not all(
       isinstance(flag, str) and flag.startswith('--') for flag in flags
     ):
-      raise ConfigError(
+      raise compare_matrix.ConfigError(
         f'{what}: {name!r} must be a list of flags (--name=value), found'
         f' {flags!r:.60}'
       )
     for flag in flags:
-      if _flag_name(flag) in reserved:
-        raise ConfigError(
-          f'{what}: {name!r} must leave --{_flag_name(flag)} to the'
-          f' comparison, found {flag}'
+      flag_name = compare_matrix.flag_name(flag)
+      if flag_name in reserved:
+        raise compare_matrix.ConfigError(
+          f'{what}: {name!r} must leave --{flag_name} to the comparison, found'
+          f' {flag}'
         )
   return {name: tuple(flags) for name, flags in content.items()}
 
@@ -355,12 +155,12 @@ def _sweep(
   if content is None:
     return None, [None]
   if not isinstance(content, dict) or len(content) != 1:
-    raise ConfigError(
+    raise compare_matrix.ConfigError(
       f'sweep must be one flag with a list of values, found {content!r:.60}'
     )
   ((name, values),) = content.items()
   if name in (*reserved, 'rounds', 'task', 'algorithm', 'flagfile'):
-    raise ConfigError(f'sweep must not be of {name}')
+    raise compare_matrix.ConfigError(f'sweep must not be of {name}')
   if (
     not isinstance(values, list)
     or not values
@@ -370,13 +170,13 @@ def _sweep(
     )
     or len(set(map(str, values))) < len(values)
   ):
-    raise ConfigError(
+    raise compare_matrix.ConfigError(
       f'sweep: {name} must have a list of different numbers or strings, found'
       f' {values!r:.60}'
     )
   for method, flags in methods.items():
-    if name in map(_flag_name, flags):
-      raise ConfigError(
+    if name in map(compare_matrix.flag_name, flags):
+      raise compare_matrix.ConfigError(
         f'sweep must be of a flag that no method sets, found {name}, which'
         f' {method!r} sets'
       )
@@ -389,18 +189,18 @@ def _targets(
   if content is None:
     return {}
   if not isinstance(content, dict):
-    raise ConfigError(
+    raise compare_matrix.ConfigError(
       'target_accuracy must be an object of settings and numbers, found'
       f' {content!r:.60}'
     )
   for name, value in content.items():
     if name not in settings:
-      raise ConfigError(
+      raise compare_matrix.ConfigError(
         f'target_accuracy must name settings, found {name!r}, which is none'
       )
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= 1:
-      raise ConfigError(
+      raise compare_matrix.ConfigError(
         f'target_accuracy of {name!r} must be a number in (0, 1], found'
         f' {value!r}'
       )
@@ -412,10 +212,10 @@ def _settings(
   targets: Mapping[str, float],
   sweep: Optional[str],
   values: Sequence[Any],
-) -> tuple[Setting, ...]:
+) -> tuple[compare_matrix.Setting, ...]:
   """Returns the settings, one for each value if a flag is swept."""
   return tuple(
-    Setting(
+    compare_matrix.Setting(
       name=name if sweep is None else f'{name}, {sweep} {value}',
       base=name,
       swept=value,
@@ -427,46 +227,18 @@ def _settings(
   )
 
 
-def _choose(
-  flag: str, chosen: Optional[Sequence[str]], names: Sequence[str]
-) -> list[str]:
-  """Returns the chosen names in the order of all."""
-  if chosen is None:
-    return list(names)
-  by_any_name = {
-    **{slug(name): name for name in names},
-    **{n: n for n in names},
-  }
-  unknown = [name for name in chosen if name not in by_any_name]
-  if unknown or not chosen:
-    raise ConfigError(
-      f'{flag} must be among {", ".join(names)}, found {", ".join(unknown)}'
-    )
-  wanted = {by_any_name[name] for name in chosen}
-  return [name for name in names if name in wanted]
-
-
 def _check_folders(what: str, names: Sequence[str]) -> None:
   """Raises `ConfigError` if two names give one folder, or one gives none."""
   seen = {}
   for name in names:
-    folder = slug(name)
+    folder = compare_matrix.slug(name)
     if not folder:
-      raise ConfigError(
+      raise compare_matrix.ConfigError(
         f'{what} must have names with a letter or digit, found {name!r}'
       )
     if folder in seen:
-      raise ConfigError(
+      raise compare_matrix.ConfigError(
         f'{what} must have names that differ in letters and digits, found'
         f' {seen[folder]!r} and {name!r}'
       )
     seen[folder] = name
-
-
-def _flag_name(flag: str) -> str:
-  """Returns the name of the flag that an argument sets."""
-  return flag.lstrip('-').partition('=')[0]
-
-
-def _is_integer(value: Any) -> bool:
-  return isinstance(value, int) and not isinstance(value, bool)

@@ -5,7 +5,7 @@ import os
 import statistics
 from typing import Any, Optional
 
-from scripts import compare_config
+from scripts import compare_matrix
 from scripts import run_plots
 
 _PANEL_SIZE = (5.2, 3.8)
@@ -17,7 +17,7 @@ _MARKERS = 'osD^vP*X<>h'
 
 
 def write(
-  comparison: compare_config.Comparison,
+  comparison: compare_matrix.Comparison,
   runs: Sequence[Mapping[str, Any]],
   curves: Sequence[Mapping[str, Any]],
   folder: str,
@@ -45,7 +45,7 @@ def write(
 
 
 def figures(
-  comparison: compare_config.Comparison,
+  comparison: compare_matrix.Comparison,
   runs: Sequence[Mapping[str, Any]],
   curves: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Optional
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import run_directory
 from fedsteer_tff.programs import run_files
-from scripts import compare_config
+from scripts import compare_matrix
 from scripts import train_flags
 
 _POLL_SECONDS = 0.2
@@ -67,7 +67,7 @@ class Result:
     rows: The rows of its `metrics.csv`.
   """
 
-  run: compare_config.Run
+  run: compare_matrix.Run
   summary: Mapping[str, Any]
   rows: Sequence[Mapping[str, str]]
 
@@ -134,12 +134,12 @@ class Stop:
     self._signal = number
 
 
-def log_path(run: compare_config.Run) -> str:
+def log_path(run: compare_matrix.Run) -> str:
   """Returns the file that a run's output goes to."""
   return f'{run.folder}.log'
 
 
-def rounds_done(run: compare_config.Run) -> int:
+def rounds_done(run: compare_matrix.Run) -> int:
   """Returns how many rounds of a run are in its `metrics.csv`."""
   try:
     with open(os.path.join(run.folder, 'metrics.csv'), 'rb') as file:
@@ -148,7 +148,7 @@ def rounds_done(run: compare_config.Run) -> int:
     return 0
 
 
-def is_finished(run: compare_config.Run) -> bool:
+def is_finished(run: compare_matrix.Run) -> bool:
   """Returns whether a run has all its rounds."""
   path = os.path.join(run.folder, 'summary.json')
   if not os.path.exists(path):
@@ -156,7 +156,7 @@ def is_finished(run: compare_config.Run) -> bool:
   return run_files.read_object(path).get('rounds') == run.rounds
 
 
-def changed_flags(run: compare_config.Run) -> list[str]:
+def changed_flags(run: compare_matrix.Run) -> list[str]:
   """Returns the flags in which the run that is kept differs from the wanted.
 
   The same rules as when `scripts.train` resumes, so that runs are refused
@@ -182,7 +182,7 @@ def changed_flags(run: compare_config.Run) -> list[str]:
   return changed
 
 
-def read(run: compare_config.Run) -> Result:
+def read(run: compare_matrix.Run) -> Result:
   """Returns a finished run.
 
   Args:
@@ -194,7 +194,7 @@ def read(run: compare_config.Run) -> Result:
   """
   path = os.path.join(run.folder, 'metrics.csv')
   if not os.path.exists(path):
-    raise compare_config.ConfigError(
+    raise compare_matrix.ConfigError(
       f'{run.folder} must have metrics.csv beside summary.json, found none'
     )
   rows = metrics_table.MetricsTable(path).rows()
@@ -237,12 +237,12 @@ def unequal_conditions(results: Sequence[Result]) -> list[str]:
 
 
 def execute(
-  runs: Sequence[compare_config.Run],
+  runs: Sequence[compare_matrix.Run],
   *,
   jobs: int,
   stop: Stop,
   progress: Any,
-) -> dict[compare_config.Run, str]:
+) -> dict[compare_matrix.Run, str]:
   """Makes runs, some at a time, until all have ended or a stop is requested.
 
   Must be called from the main thread: the kernel ends the children with the
@@ -298,7 +298,7 @@ def execute(
 class _Child:
   """A process that makes one run, apart from this command's terminal."""
 
-  def __init__(self, run: compare_config.Run):
+  def __init__(self, run: compare_matrix.Run):
     """Starts it."""
     os.makedirs(os.path.dirname(run.folder), exist_ok=True)
     self._log = log_path(run)
@@ -348,7 +348,7 @@ class _Child:
     return f'exit code {code}; the end of {self._log}:\n{tail}'
 
 
-def _is_in_use(run: compare_config.Run) -> bool:
+def _is_in_use(run: compare_matrix.Run) -> bool:
   """Returns whether a process is training in the run's folder."""
   try:
     with open(os.path.join(run.folder, '.lock'), 'rb') as lock:

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from scripts import compare_config
+from scripts import compare_matrix
 from scripts import compare_runs
 
 _RESAMPLES = 10_000
@@ -20,7 +20,7 @@ _NOTHING = '–'
 
 
 def runs_rows(
-  comparison: compare_config.Comparison,
+  comparison: compare_matrix.Comparison,
   results: Sequence[compare_runs.Result],
 ) -> list[dict[str, Any]]:
   """Returns the rows of `runs.csv`: one a finished run.
@@ -52,7 +52,7 @@ def runs_rows(
 
 
 def curves_rows(
-  comparison: compare_config.Comparison,
+  comparison: compare_matrix.Comparison,
   results: Sequence[compare_runs.Result],
 ) -> list[dict[str, Any]]:
   """Returns the rows of `curves.csv`: one an evaluated round of a run.
@@ -122,9 +122,9 @@ def bootstrap_interval(
 
 
 def table(
-  comparison: compare_config.Comparison,
+  comparison: compare_matrix.Comparison,
   results: Sequence[compare_runs.Result],
-  missing: Mapping[compare_config.Run, str],
+  missing: Mapping[compare_matrix.Run, str],
 ) -> str:
   """Returns a Markdown table for each setting, and what is missing.
 

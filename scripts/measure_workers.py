@@ -31,7 +31,7 @@ _EXIT_USAGE = 2
 def define() -> None:
   """Defines the flags beside those of `scripts.train`."""
   train_flags.define()
-  flags.adopt_module_key_flags(train_flags)
+  flags.adopt_module_key_flags(train_flags.definitions)
   flags.DEFINE_list('numbers_of_workers', ['0', '1', '2'], 'What is compared.')
   flags.DEFINE_integer(
     'measured_rounds', 20, 'How many, after one that compiles.', lower_bound=1

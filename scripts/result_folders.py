@@ -17,7 +17,7 @@ from typing import Any, Optional, Union
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import run_directory
 from fedsteer_tff.programs import run_files
-from scripts import compare_config
+from scripts import compare_matrix
 
 # The final accuracy is the mean of so many last evaluations.
 _AVERAGED_EVALUATIONS = 10
@@ -97,7 +97,7 @@ class Results:
   """
 
   path: str
-  comparison: compare_config.Comparison
+  comparison: compare_matrix.Comparison
   runs: Sequence[Mapping[str, Any]]
   curves: Sequence[Mapping[str, Any]]
   table: str
@@ -225,7 +225,7 @@ def numbers(
   return [number for number, _ in found], [value for _, value in found]
 
 
-def _comparison(runs, table: str) -> compare_config.Comparison:
+def _comparison(runs, table: str) -> compare_matrix.Comparison:
   """What was compared, from the tables.
 
   A swept flag's column stands between the setting and the method.
@@ -241,7 +241,7 @@ def _comparison(runs, table: str) -> compare_config.Comparison:
     base, swept = row['setting'], row[sweep] if sweep else None
     name = base if sweep is None else f'{base}, {sweep} {swept}'
     target = targets.get(name)
-    settings[name] = compare_config.Setting(
+    settings[name] = compare_matrix.Setting(
       name=name,
       base=base,
       swept=swept,
@@ -249,7 +249,7 @@ def _comparison(runs, table: str) -> compare_config.Comparison:
       target_accuracy=None if target is None else float(target),
     )
   reference = re.search(r'\| minus ([^|]*) \|', table)
-  return compare_config.Comparison(
+  return compare_matrix.Comparison(
     settings=tuple(settings.values()),
     methods={row['method']: () for row in runs},
     seeds=tuple(dict.fromkeys(row['seed'] for row in runs)),

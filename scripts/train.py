@@ -11,8 +11,9 @@ Writes `config.json`, `metrics.csv`, TensorBoard events, checkpoints,
 the round in progress; the same command resumes it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
+import dataclasses
 import os
 import sys
 import tempfile
@@ -26,6 +27,25 @@ from scripts import train_flags
 
 _EXIT_USAGE = 2
 _EXIT_INTERRUPTED = 130
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+  """What is decided of a run before its rounds.
+
+  Attributes:
+    values: The flags.
+    config: Those that determine the run, for `config.json`.
+    directory: The `programs.RunDirectory`.
+    training: The `train_setup.Training`.
+    hashes: Those of the training.
+  """
+
+  values: flags.FlagValues
+  config: Mapping[str, Any]
+  directory: Any
+  training: Any
+  hashes: Mapping[str, str]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -153,6 +173,7 @@ def _run(
     training, seed=values.seed, num_rounds=values.rounds
   )
   directory.commit(config, versions, hashes)
+  run = _Run(values, config, directory, training, hashes)
 
   with programs.Interruption() as interruption:
     try:
@@ -162,17 +183,7 @@ def _run(
       )
       with train_setup.runtime(values).activate() as runtime:
         with contextlib.closing(reporting.ProgressBar()) as bar:
-          complete = _rounds(
-            values,
-            config,
-            hashes,
-            directory,
-            store,
-            training,
-            interruption,
-            runtime,
-            bar,
-          )
+          complete = _rounds(run, store, interruption, runtime, bar)
     except (programs.LocalRuntimeError, programs.RemoteRuntimeError) as e:
       return _fail(f'{e}; the same command {_goes_on(store)}')
     except programs.CheckpointError as e:
@@ -225,22 +236,13 @@ def _warn_of_workers(old: dict[str, Any], new: dict[str, Any]) -> None:
     )
 
 
-def _rounds(
-  values,
-  config,
-  hashes,
-  directory,
-  store,
-  training,
-  interruption,
-  runtime,
-  bar,
-) -> bool:
+def _rounds(run: _Run, store, interruption, runtime, bar) -> bool:
   """The rounds inside a TFF runtime; returns whether all are done."""
   from fedsteer_tff import programs
   from fedsteer_tff.programs import memory
   from scripts import reporting
 
+  values, directory, training = run.values, run.directory, run.training
   process, model_fn = training.process, training.task.model_fn
   state = programs.seeded_initial_state(process, model_fn, values.seed)
   evaluate = programs.build_evaluation(model_fn, training.task.test_dataset)
@@ -304,8 +306,8 @@ def _rounds(
     return False
   summary = reporting.summarize(
     rows,
-    config=config,
-    hashes=hashes,
+    config=run.config,
+    hashes=run.hashes,
     untrained=untrained,
     state_bytes=training.state_bytes,
     peak_bytes=memory.peak_resident_bytes(*runtime.child_pids),
@@ -317,7 +319,7 @@ def _rounds(
 
 
 train_flags.define()
-flags.adopt_module_key_flags(train_flags)
+flags.adopt_module_key_flags(train_flags.definitions)
 
 if __name__ == '__main__':
   sys.exit(main(sys.argv))

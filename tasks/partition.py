@@ -13,6 +13,8 @@ from typing import Optional, Union
 import numpy as np
 import numpy.typing as npt
 
+from tasks import arguments
+
 # Products such as 0.29 * 100 fall just short of the integer that is meant.
 _ROUNDING = 1e-9
 # NumPy's Dirichlet draws do not end for extremely small concentrations.
@@ -89,19 +91,19 @@ def bipartite(
       than its owners need.
   """
   labels, num_classes = _check_labels(labels, num_classes)
-  num_clients = _check_integer(num_clients, 'num_clients', 1)
+  num_clients = arguments.check_integer('num_clients', num_clients, 1)
   if num_classes < 2:
     raise ValueError(f'num_classes must be >= 2, found {num_classes}')
   _check_fraction(gamma, 'gamma', allow_zero=True)
   _check_fraction(class_ratio, 'class_ratio', allow_zero=False)
   if examples_per_client is not None:
-    examples_per_client = _check_integer(
-      examples_per_client, 'examples_per_client', 1
+    examples_per_client = arguments.check_integer(
+      'examples_per_client', examples_per_client, 1
     )
   if isinstance(seed, np.random.RandomState):
     generator = seed
   else:
-    generator = np.random.RandomState(_check_integer(seed, 'seed', 0))
+    generator = np.random.RandomState(arguments.check_integer('seed', seed, 0))
 
   pools = [np.flatnonzero(labels == c) for c in range(num_classes)]
   for pool in pools:
@@ -341,7 +343,7 @@ def by_owner(
   num_owners = int(owners.max()) + 1
   if num_clients is None:
     num_clients = num_owners
-  num_clients = _check_integer(num_clients, 'num_clients', 1)
+  num_clients = arguments.check_integer('num_clients', num_clients, 1)
   if num_clients > num_owners:
     raise ValueError(
       'num_clients must be <= the number of natural clients'
@@ -358,8 +360,8 @@ def by_owner(
 
 def _random_subset(labels, num_clients, examples_per_client, seed):
   """The generator, and the shuffled indices of the examples to split."""
-  num_clients = _check_integer(num_clients, 'num_clients', 1)
-  generator = np.random.default_rng(_check_integer(seed, 'seed', 0))
+  num_clients = arguments.check_integer('num_clients', num_clients, 1)
+  generator = np.random.default_rng(arguments.check_integer('seed', seed, 0))
   if num_clients > len(labels):
     raise ValueError(
       f'num_clients must be <= the number of examples ({len(labels)}), found'
@@ -368,8 +370,8 @@ def _random_subset(labels, num_clients, examples_per_client, seed):
   chosen = generator.permutation(len(labels))
   if examples_per_client is None:
     return generator, chosen
-  total = num_clients * _check_integer(
-    examples_per_client, 'examples_per_client', 1
+  total = num_clients * arguments.check_integer(
+    'examples_per_client', examples_per_client, 1
   )
   if total > len(labels):
     raise ValueError(
@@ -399,21 +401,13 @@ def _check_labels(labels, num_classes: Optional[int]):
   found = int(labels.max()) + 1
   if num_classes is None:
     num_classes = found
-  num_classes = _check_integer(num_classes, 'num_classes', 1)
+  num_classes = arguments.check_integer('num_classes', num_classes, 1)
   if labels.min() < 0 or found > num_classes:
     raise ValueError(
       f'labels must be in [0, {num_classes}), found'
       f' {int(labels.min())} ... {found - 1}'
     )
   return labels, num_classes
-
-
-def _check_integer(value, name: str, smallest: int) -> int:
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-    raise TypeError(f'{name} must be an integer, found {value!r}')
-  if value < smallest:
-    raise ValueError(f'{name} must be >= {smallest}, found {value!r}')
-  return int(value)
 
 
 def _check_fraction(value, name: str, *, allow_zero: bool) -> None:

@@ -4,13 +4,13 @@ import collections
 from collections.abc import Callable, Mapping
 import dataclasses
 import hashlib
-import numbers
 from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tasks import arguments
 from tasks import models
 from tasks import partition as partition_lib
 
@@ -179,10 +179,7 @@ def assemble(
     ('local_epochs', local_epochs, 1),
     ('seed', seed, 0),
   ):
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-      raise TypeError(f'{argument} must be an integer, found {value!r}')
-    if value < smallest:
-      raise ValueError(f'{argument} must be >= {smallest}, found {value!r}')
+    arguments.check_integer(argument, value, smallest)
   if not isinstance(mask_absent_classes, (bool, np.bool_)):
     raise TypeError(
       f'mask_absent_classes must be a bool, found {mask_absent_classes!r}'

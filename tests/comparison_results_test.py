@@ -24,7 +24,9 @@ def _rows(folder):
   ]
 
 
-@pytest.mark.parametrize('folder', ['methods', 'named_estimators'])
+@pytest.mark.parametrize(
+  'folder', ['methods', 'methods_elsewhere', 'named_estimators']
+)
 def test_every_row_is_on_the_page(folder):
   page = (_RESULTS / 'README.md').read_text('utf-8').splitlines()
   rows = _rows(folder)

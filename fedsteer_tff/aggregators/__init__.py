@@ -7,8 +7,8 @@ from fedsteer_tff.aggregators.inverse_probability import (
 )
 from fedsteer_tff.aggregators.privacy import correction_epsilon
 from fedsteer_tff.aggregators.privacy import private_correction
-from fedsteer_tff.aggregators.reports import ValueTypeError
 from fedsteer_tff.aggregators.stale_update import StaleUpdateFactory
+from fedsteer_tff.aggregators.value_types import ValueTypeError
 
 __all__ = [
   'DESIGNS',

@@ -22,6 +22,7 @@ from fedsteer_tff.aggregators import designs
 from fedsteer_tff.aggregators import parameters
 from fedsteer_tff.aggregators import reports
 from fedsteer_tff.aggregators import server_round
+from fedsteer_tff.aggregators import value_types
 from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
@@ -231,7 +232,7 @@ class FedSteerFactory(tff.aggregators.WeightedAggregationFactory):
       ValueError: If the model has no trainable weights.
     """
     config = self._round_config(
-      reports.check_value_type(value_type, weight_type)
+      value_types.check_value_type(value_type, weight_type)
     )
     spec = config.spec
     if self.correction_factory is None:

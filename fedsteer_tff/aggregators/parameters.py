@@ -6,6 +6,8 @@ from typing import Any, Optional
 
 import numpy as np
 
+from fedsteer_tff.participation import arguments
+
 
 def check_integer(
   name: str,
@@ -47,8 +49,7 @@ def check_norm(name: str, value: Any) -> None:
     TypeError: If `value` is not a number.
     ValueError: If it is not above 0, or 0 or infinite in float32.
   """
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}')
+  arguments.check_number(name, value)
   limits = np.finfo(np.float32)
   # Written so that NaN is refused, too.
   if not float(limits.tiny) <= value <= float(limits.max):

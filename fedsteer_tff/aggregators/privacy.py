@@ -8,13 +8,15 @@ the noise multiplier.
 
 from collections.abc import Sequence
 import math
-import numbers
 from typing import Any, Optional, Union
 
 import dp_accounting
 import numpy as np
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
+
+from fedsteer_tff.aggregators import parameters
+from fedsteer_tff.participation import arguments
 
 # Of the privacy loss, which is rounded up: a second's work, and still close.
 _DISCRETIZATION = 1e-3
@@ -115,12 +117,7 @@ def correction_epsilon(
       'noise_multiplier must be > 0, since without noise nothing is private, '
       f'found {noise_multiplier!r}'
     )
-  if isinstance(num_rounds, bool) or not isinstance(
-    num_rounds, numbers.Integral
-  ):
-    raise TypeError(f'num_rounds must be an integer, found {num_rounds!r}')
-  if num_rounds < 1:
-    raise ValueError(f'num_rounds must be >= 1, found {num_rounds}')
+  parameters.check_integer('num_rounds', num_rounds, 1)
   _check_number('delta', delta)
   if not 0 < delta < 1:
     raise ValueError(f'delta must be in (0, 1), found {delta!r}')
@@ -153,7 +150,6 @@ def correction_epsilon(
 
 def _check_number(name: str, value: Any) -> None:
   """Raises TypeError or ValueError unless `value` is a finite number."""
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}')
+  arguments.check_number(name, value)
   if not math.isfinite(value):
     raise ValueError(f'{name} must be finite, found {value!r}')

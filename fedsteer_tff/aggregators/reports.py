@@ -4,29 +4,18 @@ Everything here runs on a client, as TensorFlow code; nothing is federated.
 """
 
 import collections
-import collections.abc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import dataclasses
 from typing import Any, Optional
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff import subspace
 from fedsteer_tff.aggregators import probability_estimates
+from fedsteer_tff.aggregators import value_types
 from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
-
-_UPDATE, _CLIENT_ID, _PROBABILITY = (
-  'update',
-  'client_id',
-  'participation_probability',
-)
-
-
-class ValueTypeError(TypeError):
-  """The aggregated value does not carry an update and an identity."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,14 +77,14 @@ class ReportSpec:
   def _tensors(self) -> list[tf.TensorSpec]:
     return [
       tf.TensorSpec(leaf.shape, leaf.dtype)
-      for leaf in tensor_types(self.update_type)
+      for leaf in value_types.tensor_types(self.update_type)
     ]
 
   def flatten(self, update: Any) -> tf.Tensor:
     """Concatenates the tensors of an update: float32 [D]."""
     flat = [
       tf.reshape(tf.cast(tensor, tf.float32), [-1])
-      for tensor in _in_order(self.update_type, update)
+      for tensor in value_types.tensors_in_order(self.update_type, update)
     ]
     return tf.ensure_shape(tf.concat(flat, axis=0), [self.dimension])
 
@@ -107,7 +96,7 @@ class ReportSpec:
       tf.cast(tf.reshape(part, tensor.shape), tensor.dtype)
       for part, tensor in zip(tf.split(vector, sizes), tensors)
     ]
-    return _pack(self.update_type, iter(parts))
+    return value_types.packed(self.update_type, iter(parts))
 
   @property
   def keeps_core_sketch(self) -> bool:
@@ -156,57 +145,6 @@ class ReportSpec:
     return values * tf.where(norms > 0, factors, 1.0)
 
 
-def check_value_type(value_type: tff.Type, weight_type: tff.Type) -> tff.Type:
-  """Checks the types that an aggregator is created for.
-
-  Args:
-    value_type: Must be `<update=U, client_id=int32,
-      participation_probability=float32>` where U has only floating tensors of
-      fixed shapes.
-    weight_type: Must be float32.
-
-  Returns:
-    U.
-
-  Raises:
-    ValueTypeError: If the types are others.
-    ValueError: If U has no weights.
-  """
-  if not isinstance(value_type, tff.StructType) or [
-    name for name, _ in tff.structure.to_elements(value_type)
-  ] != [_UPDATE, _CLIENT_ID, _PROBABILITY]:
-    raise ValueTypeError(
-      f'value_type must be <{_UPDATE}=..., {_CLIENT_ID}=int32, '
-      f'{_PROBABILITY}=float32>, found {value_type}. '
-      '`fedsteer_tff.client_work` builds client work of that type.'
-    )
-  expected = {
-    _CLIENT_ID: tff.TensorType(np.int32),
-    _PROBABILITY: tff.TensorType(np.float32),
-  }
-  for name, wanted in expected.items():
-    found = getattr(value_type, name)
-    if not wanted.is_equivalent_to(found):
-      raise ValueTypeError(f'value_type.{name} must be {wanted}, found {found}')
-  if not tff.TensorType(np.float32).is_equivalent_to(weight_type):
-    raise ValueTypeError(f'weight_type must be float32, found {weight_type}')
-  update_type = value_type.update
-  leaves = list(tensor_types(update_type))
-  for leaf in leaves:
-    dtype, shape = tf.as_dtype(leaf.dtype), tf.TensorShape(leaf.shape)
-    if not dtype.is_floating or not shape.is_fully_defined():
-      raise ValueTypeError(
-        'value_type.update must have floating tensors of fixed shapes only, '
-        f'found {leaf}'
-      )
-  if not sum(tf.TensorShape(leaf.shape).num_elements() for leaf in leaves):
-    raise ValueError(
-      'the model must have at least one trainable weight, found none '
-      f'(value_type.update is {update_type})'
-    )
-  return update_type
-
-
 def build_report(
   spec: ReportSpec,
   value: Mapping[str, Any],
@@ -222,7 +160,7 @@ def build_report(
 
   Args:
     spec: The sizes.
-    value: The aggregated value, see `check_value_type`.
+    value: The aggregated value, see `value_types.check_value_type`.
     weight: Float32 scalar, n_i.
     basis: See `ReportSpec.basis`; None if the server projects.
     factor: Float64 [k, k], Cholesky factor of the ridge system in `basis`; None
@@ -255,7 +193,8 @@ def build_report(
       probability is outside (0, 1] (and not NaN where it is estimated) or a
       weight is negative.
   """
-  client_id, probability = value[_CLIENT_ID], value[_PROBABILITY]
+  client_id = value[value_types.CLIENT_ID]
+  probability = value[value_types.PROBABILITY]
   is_padding = tf.equal(client_id, identity.PADDING_CLIENT_ID)
   with tf.control_dependencies(
     _identity_assertions(spec, is_padding, client_id, probability, weight)
@@ -265,7 +204,7 @@ def build_report(
     probability = tf.where(
       tf.math.is_nan(probability), probability_estimates.UNKNOWN, probability
     )
-  update = spec.flatten(value[_UPDATE])
+  update = spec.flatten(value[value_types.UPDATE])
   # Half the squared norm, in one pass. It is finite only if every entry is. One
   # that overflows would poison every inner product.
   half_squared_norm = tf.nn.l2_loss(update)
@@ -374,49 +313,3 @@ def _identity_assertions(
       ['weight must be >= 0, found', weight, 'for client_id', client_id],
     ),
   ]
-
-
-def tensor_types(value_type: tff.Type) -> Iterator[tff.TensorType]:
-  """Yields the tensor types of a structure, in order.
-
-  Args:
-    value_type: A tensor type or a structure of them.
-
-  Raises:
-    ValueTypeError: If there is anything else in it.
-  """
-  if isinstance(value_type, tff.TensorType):
-    yield value_type
-    return
-  if not isinstance(value_type, tff.StructType):
-    raise ValueTypeError(
-      f'value_type.update must be a structure of tensors, found {value_type}'
-    )
-  for _, child in tff.structure.to_elements(value_type):
-    yield from tensor_types(child)
-
-
-def _in_order(value_type: tff.Type, value: Any) -> Iterator[tf.Tensor]:
-  """Yields the tensors of a value in the order of its type.
-
-  `tf.nest` would sort the names of a mapping.
-  """
-  if isinstance(value_type, tff.TensorType):
-    yield value
-    return
-  elements = tff.structure.to_elements(value_type)
-  for index, (name, child) in enumerate(elements):
-    is_mapping = isinstance(value, collections.abc.Mapping)
-    yield from _in_order(child, value[name if is_mapping else index])
-
-
-def _pack(value_type: tff.Type, parts: Iterator[tf.Tensor]) -> Any:
-  if isinstance(value_type, tff.TensorType):
-    return next(parts)
-  items = [
-    (name, _pack(child, parts))
-    for name, child in tff.structure.to_elements(value_type)
-  ]
-  if any(name is None for name, _ in items):
-    return [part for _, part in items]
-  return collections.OrderedDict(items)

@@ -25,7 +25,6 @@ import collections
 from collections.abc import Mapping
 import dataclasses
 import math
-import numbers
 from typing import Any
 
 import tensorflow as tf
@@ -37,6 +36,8 @@ from fedsteer_tff.aggregators import parameters
 from fedsteer_tff.aggregators import probability_estimates
 from fedsteer_tff.aggregators import registry
 from fedsteer_tff.aggregators import reports
+from fedsteer_tff.aggregators import value_types
+from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
@@ -111,7 +112,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
       ValueError: If the model has no trainable weights.
     """
     spec = reports.ReportSpec(
-      update_type=reports.check_value_type(value_type, weight_type),
+      update_type=value_types.check_value_type(value_type, weight_type),
       population_size=self.population_size,
       core_set_size=0,
       sketch_size=1,
@@ -184,8 +185,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
 
 def check_beta(name: str, value: Any) -> None:
   """Raises TypeError or ValueError unless `value` is a number in [0, 1]."""
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}')
+  arguments.check_number(name, value)
   if not math.isfinite(value) or not 0 <= value <= 1:
     raise ValueError(f'{name} must be in [0, 1], found {value!r}')
 

@@ -13,13 +13,13 @@ An identity inside every batch would be lost for a client without examples.
 import collections
 from collections.abc import Mapping
 import math
-import numbers
 from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import identity
 
 
@@ -121,10 +121,7 @@ def build_client_data(
     TypeError: If an argument has the wrong type.
     ValueError: If a number is outside its range.
   """
-  if isinstance(client_id, bool) or not isinstance(client_id, numbers.Integral):
-    raise TypeError(f'client_id must be an integer, found {client_id!r}')
-  if client_id < 0:
-    raise ValueError(f'client_id must be >= 0, found {client_id}')
+  arguments.check_integer('client_id', client_id, 0)
   if client_id > 2**31 - 1:
     raise ValueError(f'client_id must be below 2**31, found {client_id}')
   if not isinstance(dataset, tf.data.Dataset):
@@ -133,7 +130,7 @@ def build_client_data(
     participation_probability = float('nan')
   else:
     _check_probability(participation_probability, client_id)
-  _check_number('weight', weight)
+  arguments.check_number('weight', weight)
   if not math.isfinite(weight) or weight < 0:
     raise ValueError(
       f'weight must be finite and >= 0, found {weight!r} for client {client_id}'
@@ -197,14 +194,9 @@ def _scalar(
 
 
 def _check_probability(value: Any, client_id: int) -> None:
-  _check_number('participation_probability', value)
+  arguments.check_number('participation_probability', value)
   if not 0 < value <= 1:
     raise ValueError(
       f'participation_probability must be in (0, 1], found {value!r} for '
       f'client {client_id}'
     )
-
-
-def _check_number(name: str, value: Any) -> None:
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}')

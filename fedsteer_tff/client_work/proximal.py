@@ -7,15 +7,16 @@ from the global model; so it is not used here.
 """
 
 import collections
-import math
-import numbers
+from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.client_work import client_data
 from fedsteer_tff.client_work import identified
 from fedsteer_tff.client_work import weight_term
+from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import identity as identity_lib
 
 
@@ -48,11 +49,8 @@ def build_proximal_client_work(
     TypeError: If an argument has the wrong type.
     ValueError: If `proximal_strength` is not finite and above 0.
   """
+  arguments.check_positive('proximal_strength', proximal_strength)
   mu = proximal_strength
-  if isinstance(mu, bool) or not isinstance(mu, numbers.Real):
-    raise TypeError(f'proximal_strength must be a number, found {mu!r}')
-  if not math.isfinite(mu) or mu <= 0:
-    raise ValueError(f'proximal_strength must be finite and > 0, found {mu!r}')
   identified.check_model_fn(model_fn)
   training = identified.build_identified_client_work(
     weight_term.with_term(model_fn, curvature=float(mu)),
@@ -65,7 +63,10 @@ def build_proximal_client_work(
   data_type = client_data.client_data_type(model_fn)
 
   @tff.tensorflow.computation(weights_type.member, data_type)
-  def add_center(weights, data):
+  def add_center(
+    weights: tff.learning.models.ModelWeights,
+    data: Mapping[str, tf.data.Dataset],
+  ) -> collections.OrderedDict[str, Any]:
     slope = tuple(-mu * w for w in weights.trainable)
     return collections.OrderedDict(
       ident=data['ident'],
@@ -77,7 +78,9 @@ def build_proximal_client_work(
     weights_type,
     tff.FederatedType(data_type, tff.CLIENTS),
   )
-  def next_fn(state, weights, data):
+  def next_fn(
+    state: tff.Value, weights: tff.Value, data: tff.Value
+  ) -> tff.templates.MeasuredProcessOutput:
     return training.next(
       state, weights, tff.federated_map(add_center, (weights, data))
     )

@@ -16,8 +16,6 @@ which is |A| / N times the mean change. All controls are 0 at first.
 
 import collections
 from collections.abc import Mapping, Sequence
-import math
-import numbers
 from typing import Any, Callable, Optional
 
 import tensorflow as tf
@@ -26,6 +24,7 @@ import tensorflow_federated as tff
 from fedsteer_tff.client_work import client_data
 from fedsteer_tff.client_work import identified
 from fedsteer_tff.client_work import weight_term
+from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import identity as identity_lib
 
 
@@ -68,14 +67,7 @@ def build_scaffold_client_work(
       `population_size` below 1.
   """
   check_scaffold_learning_rate('learning_rate', learning_rate)
-  if isinstance(population_size, bool) or not isinstance(
-    population_size, numbers.Integral
-  ):
-    raise TypeError(
-      f'population_size must be an integer, found {population_size!r}'
-    )
-  if population_size < 1:
-    raise ValueError(f'population_size must be >= 1, found {population_size!r}')
+  arguments.check_integer('population_size', population_size, 1)
   identified.check_model_fn(model_fn)
   training = identified.build_identified_client_work(
     weight_term.with_term(model_fn),
@@ -279,10 +271,7 @@ def build_scaffold_client_work(
 
 def check_scaffold_learning_rate(name: str, value: Any) -> None:
   """Raises TypeError or ValueError unless `value` is a number above 0."""
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}')
-  if not math.isfinite(value) or value <= 0:
-    raise ValueError(f'{name} must be finite and > 0, found {value!r}')
+  arguments.check_positive(name, value)
 
 
 def _own_control(

@@ -7,8 +7,9 @@ round in which client i took part and 0 in another.
 
 import dataclasses
 import math
-import numbers
 from typing import Any, Union
+
+from fedsteer_tff.participation import arguments
 
 # The probabilities that clients report are used as they are.
 KNOWN = 'known'
@@ -48,8 +49,8 @@ class RunningFrequency:
 
   def __post_init__(self) -> None:
     _check_common(self)
-    _check_positive('prior_rounds', self.prior_rounds)
-    _check_fraction('floor', self.floor)
+    arguments.check_positive('prior_rounds', self.prior_rounds)
+    arguments.check_fraction('floor', self.floor)
 
   @property
   def decay(self) -> float:
@@ -84,16 +85,16 @@ class WindowedFrequency:
 
   def __post_init__(self) -> None:
     _check_common(self)
-    _check_number('window', self.window)
+    arguments.check_number('window', self.window)
     if not math.isfinite(self.window) or self.window <= 1:
       raise ValueError(f'window must be finite and > 1, found {self.window!r}')
-    _check_positive('prior_rounds', self.prior_rounds)
+    arguments.check_positive('prior_rounds', self.prior_rounds)
     if self.prior_rounds > self.window:
       raise ValueError(
         f'prior_rounds must be <= window={self.window!r}, found '
         f'{self.prior_rounds!r}'
       )
-    _check_fraction('floor', self.floor)
+    arguments.check_fraction('floor', self.floor)
 
   @property
   def decay(self) -> float:
@@ -126,12 +127,7 @@ class IntervalEstimate:
 
   def __post_init__(self) -> None:
     _check_common(self)
-    if isinstance(self.cutoff, bool) or not isinstance(
-      self.cutoff, numbers.Integral
-    ):
-      raise TypeError(f'cutoff must be an integer, found {self.cutoff!r}')
-    if self.cutoff < 1:
-      raise ValueError(f'cutoff must be >= 1, found {self.cutoff!r}')
+    arguments.check_integer('cutoff', self.cutoff, 1)
 
 
 Frequency = Union[RunningFrequency, WindowedFrequency]
@@ -161,26 +157,9 @@ def check_participation(name: str, value: Any) -> None:
 
 
 def _check_common(estimator: 'Estimator') -> None:
-  _check_fraction('prior_probability', estimator.prior_probability)
+  arguments.check_fraction('prior_probability', estimator.prior_probability)
   if estimator.population not in POPULATIONS:
     listed = ', '.join(repr(choice) for choice in POPULATIONS)
     raise ValueError(
       f'population must be one of {listed}, found {estimator.population!r}'
     )
-
-
-def _check_fraction(name: str, value: Any) -> None:
-  _check_number(name, value)
-  if not 0 < value <= 1:
-    raise ValueError(f'{name} must be in (0, 1], found {value!r}')
-
-
-def _check_positive(name: str, value: Any) -> None:
-  _check_number(name, value)
-  if not math.isfinite(value) or value <= 0:
-    raise ValueError(f'{name} must be finite and > 0, found {value!r}')
-
-
-def _check_number(name: str, value: Any) -> None:
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}')

@@ -1,11 +1,11 @@
 """How likely each client is to take part in a round."""
 
 import math
-import numbers
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fedsteer_tff.participation import arguments
 
 # Products such as 0.29 * 100 fall just short of the integer that is meant.
 _ROUNDING = 1e-9
@@ -34,10 +34,9 @@ def two_group_probabilities(
     ValueError: If an argument is out of range, no client would be expected
       (rate * N < 1), or a probability would exceed 1.
   """
-  _check_num_clients(num_clients)
-  _check_rate(rate)
-  if isinstance(skew, bool) or not isinstance(skew, numbers.Real):
-    raise TypeError(f'skew must be a number, found {skew!r}')
+  arguments.check_integer('num_clients', num_clients, 1)
+  arguments.check_fraction('rate', rate)
+  arguments.check_number('skew', skew)
   if not math.isfinite(skew) or skew < 0:
     raise ValueError(f'skew must be finite and >= 0, found {skew!r}')
   expected = math.floor(rate * num_clients + _ROUNDING)
@@ -73,22 +72,6 @@ def uniform_probabilities(
     TypeError: If an argument is not a number of the right kind.
     ValueError: If an argument is out of range.
   """
-  _check_num_clients(num_clients)
-  _check_rate(rate)
+  arguments.check_integer('num_clients', num_clients, 1)
+  arguments.check_fraction('rate', rate)
   return np.full(num_clients, rate, dtype=np.float64)
-
-
-def _check_num_clients(num_clients: Any) -> None:
-  if isinstance(num_clients, bool) or not isinstance(
-    num_clients, numbers.Integral
-  ):
-    raise TypeError(f'num_clients must be an integer, found {num_clients!r}')
-  if num_clients < 1:
-    raise ValueError(f'num_clients must be >= 1, found {num_clients!r}')
-
-
-def _check_rate(rate: Any) -> None:
-  if isinstance(rate, bool) or not isinstance(rate, numbers.Real):
-    raise TypeError(f'rate must be a number, found {rate!r}')
-  if not 0 < rate <= 1:
-    raise ValueError(f'rate must be in (0, 1], found {rate!r}')

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 import dataclasses
-import numbers
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import population
 
 # Keeps this stream apart from others that are keyed by the same seed.
@@ -85,7 +85,7 @@ class BernoulliSampler:
     self._probabilities = population.check_probabilities(
       probabilities, 'probabilities'
     )
-    self._seed = _check_count(seed, 'seed')
+    self._seed = arguments.check_integer('seed', seed, 0)
 
   @property
   def num_clients(self) -> int:
@@ -120,7 +120,7 @@ class BernoulliSampler:
       ValueError: If `round_num` is negative, or a forced id is unknown or
         occurs twice.
     """
-    round_num = _check_count(round_num, 'round_num')
+    round_num = arguments.check_integer('round_num', round_num, 0)
     forced = self._check_forced(forced_clients)
     generator = np.random.default_rng([_STREAM, self._seed, round_num])
     probabilities = self._probabilities.copy()
@@ -182,8 +182,8 @@ def overdue_core_clients(
     ValueError: If the arrays' shapes differ or are not [k], `every` or
       `round_num` is negative, or a client is in two slots.
   """
-  every = _check_count(every, 'every')
-  round_num = _check_count(round_num, 'round_num')
+  every = arguments.check_integer('every', every, 0)
+  round_num = arguments.check_integer('round_num', round_num, 0)
   core_set = _integer_vector(core_set, 'core_set')
   last_active = _integer_vector(last_active, 'last_active')
   if core_set.shape != last_active.shape:
@@ -202,14 +202,6 @@ def overdue_core_clients(
     return np.zeros([0], np.int32)
   overdue = (last_active < 0) | (round_num - last_active >= every)
   return np.sort(core_set[filled & overdue]).astype(np.int32)
-
-
-def _check_count(value: Any, name: str) -> int:
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-    raise TypeError(f'{name} must be an integer, found {value!r}')
-  if value < 0:
-    raise ValueError(f'{name} must be >= 0, found {value!r}')
-  return int(value)
 
 
 def _integer_vector(

@@ -21,6 +21,7 @@ import tensorflow_federated as tff
 
 from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import files
+from fedsteer_tff.programs import pacing
 from fedsteer_tff.programs import releases as releases_lib
 
 _PREFIX = 'program_state_'
@@ -214,7 +215,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     Returns:
       A process of the same types.
     """
-    return _PacedProcess(process, self)
+    return pacing.paced_process(process, self.written)
 
   def _path(self, version: int, *names: str) -> str:
     return os.path.join(self._directory, f'{_PREFIX}{version}', *names)
@@ -352,66 +353,6 @@ class Checkpoints:
       return None
     stored_round, *leaves = stored
     return tf.nest.pack_sequence_as(like, leaves), int(stored_round)
-
-
-class _PacedProcess(tff.learning.templates.LearningProcess):
-  """A process whose `next` waits for checkpoints."""
-
-  def __init__(
-    self,
-    process: tff.learning.templates.LearningProcess,
-    manager: CheckpointManager,
-  ):
-    super().__init__(
-      process.initialize,
-      process.next,
-      process.get_model_weights,
-      process.set_model_weights,
-      get_hparams_fn=process.get_hparams,
-      set_hparams_fn=process.set_hparams,
-    )
-    self._paced_next = _PacedNext(process.next, manager)
-
-  @property
-  def next(self) -> '_PacedNext':
-    return self._paced_next
-
-
-class _PacedNext:
-  """Stands in for a process's `next`."""
-
-  def __init__(self, next_fn: tff.Computation, manager: CheckpointManager):
-    self._next_fn = next_fn
-    self._manager = manager
-
-  @property
-  def type_signature(self) -> tff.FunctionType:
-    return self._next_fn.type_signature
-
-  def __call__(self, *arguments: Any) -> '_PacedResult':
-    return _PacedResult(self._next_fn, self._manager, arguments)
-
-
-class _PacedResult(tff.program.MaterializableValueReference):
-  """The result of a call that begins when the checkpoints are written."""
-
-  def __init__(
-    self,
-    next_fn: tff.Computation,
-    manager: CheckpointManager,
-    arguments: Sequence[Any],
-  ):
-    self._next_fn = next_fn
-    self._manager = manager
-    self._arguments = arguments
-
-  @property
-  def type_signature(self) -> tff.Type:
-    return self._next_fn.type_signature.result
-
-  async def get_value(self) -> tff.learning.templates.LearningProcessOutput:
-    await self._manager.written()
-    return await tff.program.materialize_value(self._next_fn(*self._arguments))
 
 
 def _check_leaves(leaves: Sequence[Any], expected: Sequence[Any]) -> None:

@@ -133,10 +133,25 @@ class RemoteRuntime:
   @contextlib.contextmanager
   def activate(self) -> Iterator['RemoteRuntime']:
     """Runs TFF computations here inside the block; disconnects at its end."""
-    context = _Context(self._workers, self._open_secure_sums)
+    with self._installed(_Context(self._workers, self._open_secure_sums)):
+      yield self
+
+  @contextlib.contextmanager
+  def activate_for_programs(self) -> Iterator['RemoteRuntime']:
+    """The same for the programs of `tff.program`, which use asyncio.
+
+    A computation returns references there: see `tff.program.materialize_value`.
+    Computations run one after the other, each over the workers.
+    """
+    context = _InTurn(_Context(self._workers, self._open_secure_sums))
+    with self._installed(tff.program.NativeFederatedContext(context)):
+      yield self
+
+  @contextlib.contextmanager
+  def _installed(self, context: Any) -> Iterator[None]:
     try:
       with tff.framework.get_context_stack().install(context):
-        yield self
+        yield
     finally:
       self.stop()
 
@@ -262,6 +277,22 @@ class _Context(tff.framework.SyncContext):
     if self._split is None or not _has_clients(comp.type_signature.parameter):
       return self._first.invoke(comp, arg)
     return self._split.invoke(comp, arg)
+
+
+class _InTurn(tff.framework.AsyncContext):
+  """Runs computations in threads, beside an event loop, one at a time."""
+
+  def __init__(self, context: _Context):
+    super().__init__()
+    self._context = context
+    self._lock = threading.Lock()
+
+  async def invoke(self, comp: Any, arg: Any) -> Any:
+    return await asyncio.to_thread(self._invoke, comp, arg)
+
+  def _invoke(self, comp: Any, arg: Any) -> Any:
+    with self._lock:
+      return self._context.invoke(comp, arg)
 
 
 @dataclasses.dataclass(frozen=True)

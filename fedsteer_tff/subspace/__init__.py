@@ -10,8 +10,8 @@ from fedsteer_tff.subspace.candidate_pool import admission_scores
 from fedsteer_tff.subspace.candidate_pool import admit_reporting
 from fedsteer_tff.subspace.candidate_pool import empty_pool
 from fedsteer_tff.subspace.candidate_pool import select_from_pool
+from fedsteer_tff.subspace.core_objective import core_set_error
 from fedsteer_tff.subspace.core_set import CoreSelection
-from fedsteer_tff.subspace.core_set import core_set_error
 from fedsteer_tff.subspace.core_set import select_core_set
 from fedsteer_tff.subspace.core_set import select_core_set_from_vectors
 from fedsteer_tff.subspace.diagnostics import condition_number

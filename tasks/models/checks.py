@@ -1,6 +1,6 @@
 """Checks of arguments that all models share."""
 
-import numbers
+from tasks import arguments
 
 
 def check_arguments(
@@ -26,9 +26,4 @@ def check_arguments(
       f'model {name} must get images of at least {smallest}x{smallest}, found'
       f' {input_shape[0]}x{input_shape[1]}'
     )
-  if isinstance(num_classes, bool) or not isinstance(
-    num_classes, numbers.Integral
-  ):
-    raise TypeError(f'num_classes must be an integer, found {num_classes!r}')
-  if num_classes < 1:
-    raise ValueError(f'num_classes must be >= 1, found {num_classes!r}')
+  arguments.check_integer('num_classes', num_classes, 1)

@@ -263,6 +263,30 @@ def test_an_interval_that_is_cut_off_bounds_the_weight():
   np.testing.assert_allclose(np.mean(found, axis=1), wanted, rtol=0.02)
 
 
+@pytest.mark.parametrize(
+  ('estimator', 'share_of_the_past'),
+  [
+    # Of 200 rounds before the drift and 150 after it, and a prior that counts
+    # as 10: all alike, or each by 39/40 less than the next.
+    (participation.RunningFrequency(0.5), 205 / 360),
+    (participation.WindowedFrequency(0.5, window=40.0), (39 / 40) ** 150),
+  ],
+)
+def test_only_a_window_follows_probabilities_that_drift(
+  estimator, share_of_the_past
+):
+  before = np.repeat([0.8, 0.2], _COPIES)
+  server = _Server(estimator, len(before))
+  rng = np.random.default_rng(5)
+  for probabilities in [before] * 200 + [1 - before] * 150:
+    ids = np.flatnonzero(rng.uniform(size=len(before)) < probabilities)
+    server.round(ids, probabilities[ids])
+  found = np.mean(np.reshape(server.estimates(), [2, _COPIES]), axis=1)
+  # Mirrored by 0.5, which is the prior: 5 rounds of it are of each kind.
+  wanted = 0.2 + 0.6 * share_of_the_past
+  np.testing.assert_allclose(found, [wanted, 1 - wanted], atol=0.02)
+
+
 def test_an_active_client_is_weighted_without_bias_but_for_the_first_rounds():
   # E[1{active} / p^] over all histories of T rounds, by their number of ones.
   estimator = participation.RunningFrequency(0.5, prior_rounds=1e-6, floor=1e-6)

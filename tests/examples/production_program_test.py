@@ -423,6 +423,17 @@ def test_the_end_of_the_runtime_loses_one_round_at_most(tmp_path):
   assert error.endswith(f'; the same command resumes after round {rounds[-1]}')
 
 
+def test_ctrl_c_is_one_line(monkeypatch, capsys):
+  def interrupted(unused_values):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(production_program, '_run', interrupted)
+  assert production_program.main(['production_program']) == 130
+  assert capsys.readouterr().err == (
+    '\nStopped at once; the same command goes on.\n'
+  )
+
+
 def test_a_finished_run_is_left_alone(resumed, tmp_path):
   folder, _ = resumed
   before = {p: p.stat().st_mtime_ns for p in folder.rglob('*') if p.is_file()}

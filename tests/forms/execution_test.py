@@ -74,27 +74,46 @@ def _leaves(value):
   return [array for array in arrays if array.dtype.kind in 'biuf']
 
 
-def _check_rounds(process, run, tolerance=1e-6):
-  """Asserts that `run` does what `process.next` does, round for round."""
-  state = form_state = process.initialize()
+def _check_rounds(process, *runs, tolerance=1e-6):
+  """Asserts that all of `runs` do what `process.next` does, round for round."""
+  state = process.initialize()
+  form_states = [state] * len(runs)
   initial = _leaves(state)
   for number, ids in enumerate(_COHORTS):
     output = process.next(state, _data(ids))
-    # A form gives a pair in place of TFF's class of outputs.
-    form_state, form_metrics = run(form_state, _data(ids))
     state = output.state
-    assert len(_leaves(form_state)) == len(_leaves(state)) == len(initial)
-    for found, wanted in zip(_leaves(form_state), _leaves(state)):
-      np.testing.assert_allclose(
-        found, wanted, rtol=tolerance, atol=tolerance, err_msg=f'round {number}'
-      )
-    assert len(_leaves(form_metrics)) == len(_leaves(output.metrics)) > 0
-    for found, wanted in zip(_leaves(form_metrics), _leaves(output.metrics)):
-      np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    for index, run in enumerate(runs):
+      # A form gives a pair in place of TFF's class of outputs.
+      form_states[index], metrics = run(form_states[index], _data(ids))
+      found_state = _leaves(form_states[index])
+      assert len(found_state) == len(_leaves(state)) == len(initial)
+      for found, wanted in zip(found_state, _leaves(state)):
+        np.testing.assert_allclose(
+          found,
+          wanted,
+          rtol=tolerance,
+          atol=tolerance,
+          err_msg=f'run {index}, round {number}',
+        )
+      assert len(_leaves(metrics)) == len(_leaves(output.metrics)) > 0
+      for found, wanted in zip(_leaves(metrics), _leaves(output.metrics)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
   assert any(
     not np.array_equal(one, other)
     for one, other in zip(initial, _leaves(state))
   )
+
+
+def _over_two(merging, process):
+  """Returns what runs a round's mergeable form, over two executors."""
+
+  def run(state, data):
+    # The context compiles to the form, and merges what the executors found.
+    with tff.framework.get_context_stack().install(merging):
+      output = process.next(state, data)
+    return output.state, output.metrics
+
+  return run
 
 
 @pytest.mark.parametrize(
@@ -115,6 +134,7 @@ def test_the_map_reduce_form_of_the_default_design_does_so_too():
 _OTHERS = {
   'server_projection': lambda: _build('server_projection'),
   'max_core_norm': lambda: _build('client_projection', max_core_norm=0.01),
+  'fedavg': lambda: _build_baseline('fedavg'),
   'fedprox': lambda: _build_baseline('fedprox', proximal_strength=0.5),
   'fedvarp': lambda: _build_baseline('fedvarp'),
   'fedstale': lambda: _build_baseline('fedstale', beta=0.5),
@@ -135,10 +155,17 @@ def _build_baseline(algorithm, **parameters):
   )
 
 
+# One with each way of adding up, of those that are not merged elsewhere.
+_MERGED = ('fedavg', 'fedvarp', 'scaffold')
+
+
 @pytest.mark.parametrize('name', _OTHERS)
-def test_map_reduce_forms_of_other_designs_and_algorithms_do_so_too(name):
+def test_forms_of_other_designs_and_algorithms_do_so_too(name, merging):
   process = _OTHERS[name]()
-  _check_rounds(process, _map_reduce(process.next))
+  runs = [_map_reduce(process.next)]
+  if name in _MERGED:
+    runs.append(_over_two(merging, process))
+  _check_rounds(process, *runs)
 
 
 def test_a_secure_sum_in_the_distribute_aggregate_form_is_the_process():
@@ -152,14 +179,7 @@ def test_a_secure_sum_in_the_distribute_aggregate_form_is_the_process():
 
 def test_the_mergeable_form_over_two_executors_is_the_process(merging):
   process = _build('client_projection')
-
-  def run(state, data):
-    # The context compiles to the form, and merges what the executors found.
-    with tff.framework.get_context_stack().install(merging):
-      output = process.next(state, data)
-    return output.state, output.metrics
-
-  _check_rounds(process, run)
+  _check_rounds(process, _over_two(merging, process))
 
 
 def test_fedavg_as_one_sum_is_fedavg():

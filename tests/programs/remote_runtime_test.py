@@ -1,5 +1,6 @@
 """Tests for remote_runtime, with workers on this machine."""
 
+import asyncio
 from concurrent import futures
 import datetime
 import ipaddress
@@ -142,6 +143,31 @@ def test_workers_train_at_the_same_time(workers, monkeypatch):
     monkeypatch.setattr(remote_runtime._Worker, 'invoke', invoke_together)
     assert _add_up([1.0, 2.0, 4.0]) == 7.0
   assert len(waited) == 3
+
+
+def test_programs_run_over_several_workers_too(workers, monkeypatch):
+  @tff.tensorflow.computation(np.float32)
+  def negative(x):
+    return -x
+
+  used = set()
+  invoke = remote_runtime._Worker.invoke
+
+  def invoke_noted(worker, comp, arg):
+    used.add(worker.address)
+    return invoke(worker, comp, arg)
+
+  async def program():
+    # Two that do not need each other, and one that needs the first of them.
+    total = _add_up([1.0, 2.0, 4.0])
+    return await tff.program.materialize_value(
+      [negative(total), _add_up([8.0]), total]
+    )
+
+  with _connect(workers[:2]).activate_for_programs():
+    monkeypatch.setattr(remote_runtime._Worker, 'invoke', invoke_noted)
+    assert asyncio.run(program()) == [-7.0, 8.0, 7.0]
+  assert used == {worker.address for worker in workers[:2]}
 
 
 @pytest.mark.parametrize('num_clients', [0, 1, 2, 7])

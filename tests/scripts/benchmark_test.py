@@ -94,7 +94,7 @@ def test_figures_that_need_no_clock(measured):
     (
       '--suites=round,speed',
       'argument --suites: must be some of round,population,large_model,memory,'
-      'selection,traffic,residual,feed,import, found',
+      'memory_one_size,selection,traffic,residual,feed,import, found',
     ),
     ('--suites=', 'argument --suites: must be some of'),
     ('--rounds=0', "argument --rounds: must be an integer >= 1, found '0'"),

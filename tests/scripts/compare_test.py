@@ -20,6 +20,7 @@ from scipy import stats
 from fedsteer_tff.programs import run_files
 from scripts import compare
 from scripts import compare_config
+from scripts import compare_matrix
 from scripts import compare_runs
 from scripts import compare_table
 
@@ -795,7 +796,7 @@ def test_a_matrix_that_is_killed_and_stopped_is_completed(tmp_path):
     assert values[:2] == values[2:]  # The same for both methods,
     assert values[0] != values[1]  # another one with each seed.
   for row in rows:
-    method = compare_config.slug(row['method'])
+    method = compare_matrix.slug(row['method'])
     summary = json.loads(
       (tmp_path / f'runs/tiny/{method}/{row["seed"]}/summary.json').read_text()
     )

@@ -88,6 +88,10 @@ def test_files_that_are_no_certificates_are_an_error(tmp_path):
   ('flags', 'message'),
   [
     (['--port=0'], 'flag --port=0: 0 is not an integer in the range'),
+    (
+      ['--max_concurrent_clients=-1'],
+      'flag --max_concurrent_clients=-1: -1 is not a non-negative',
+    ),
     (['10000'], 'arguments must be flags (--name=value), found 10000'),
     (
       ['--tls_key=x'],

@@ -1,0 +1,158 @@
+"""How long the aggregation of a large model takes, without any training."""
+
+import collections
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedsteer_tff import aggregators
+from fedsteer_tff import programs
+from scripts.benchmark_suites import results
+from scripts.benchmark_suites import timing
+from scripts.benchmark_suites import training
+
+
+def large_model_suite(rounds: Optional[int], small: bool) -> results.Result:
+  """The aggregation alone of a large model: made-up updates, no training."""
+  dimension = 110_000 if small else 11_173_962
+  processes = {
+    'nothing': _making_up_only(dimension),
+    'sum': _aggregation_only(
+      aggregators.FedSteerFactory(training.POPULATION, core_set=()), dimension
+    ),
+    'fedsteer': _aggregation_only(
+      aggregators.FedSteerFactory(
+        training.POPULATION,
+        core_set_size=training.CORE_SET_SIZE,
+        warmup_rounds=2,
+      ),
+      dimension,
+    ),
+  }
+  with programs.LocalRuntime(keep_freed_memory=True).activate() as runtime:
+    entries = {
+      name: timing.resident(
+        process,
+        runtime,
+        lambda round_num: [
+          np.int32((7 * round_num + 11 * i) % training.POPULATION)
+          for i in range(training.CLIENTS)
+        ],
+      )
+      for name, process in processes.items()
+    }
+    times = timing.interleave(runtime, entries, rounds or 10)
+
+  def per_million(seconds: Any) -> str:
+    return f'{np.median(seconds) / dimension * 1e6:.4f}'
+
+  made_up = np.array(times.seconds['nothing'])
+  return dict(
+    headlines={
+      f'seconds per million weights, D = {dimension:,}': per_million(
+        times.seconds['fedsteer'] - made_up
+      ),
+      'without a core set': per_million(times.seconds['sum'] - made_up),
+      'making the updates up, which is taken off both': per_million(made_up),
+      'FedSteer / inverse-probability sum': times.ratio('fedsteer', 'sum'),
+    },
+    raw=dict(weights=dimension, clients=training.CLIENTS, **times.raw()),
+  )
+
+
+class _Aggregation:
+  """An aggregation as a learning process without a model."""
+
+  def __init__(self, next_fn, initialize, get_model_weights):
+    self.next = next_fn
+    self.initialize = initialize
+    self.get_model_weights = get_model_weights
+
+
+def _make_up_fn(dimension: int) -> tff.Computation:
+  """Builds a computation from an id to an update with its id, and a weight."""
+
+  @tff.tensorflow.computation(np.int32)
+  def make_up(client_id):
+    # Cheap to make, as it must not hide the aggregation, and no two alike, so
+    # that clients enter the core set: some is common, a part only its own.
+    own = dimension // training.POPULATION
+    before = own * client_id
+    update = tf.concat(
+      [
+        tf.fill([before], 0.1),
+        tf.fill([own], 1.0 + tf.cast(client_id, tf.float32)),
+        tf.fill([dimension - own - before], 0.1),
+      ],
+      axis=0,
+    )
+    return (
+      collections.OrderedDict(
+        update=tf.ensure_shape(update, [dimension]),
+        client_id=client_id,
+        participation_probability=tf.constant(
+          training.CLIENTS / training.POPULATION
+        ),
+      ),
+      tf.constant(1 / training.POPULATION),
+    )
+
+  return make_up
+
+
+def _aggregation_only(
+  factory: aggregators.FedSteerFactory, dimension: int
+) -> _Aggregation:
+  """Builds rounds in which clients make up updates from their ids."""
+  make_up = _make_up_fn(dimension)
+  process = factory.create(*make_up.type_signature.result)
+  state_type = process.next.type_signature.parameter[0]
+
+  @tff.federated_computation(
+    state_type, tff.FederatedType(np.int32, tff.CLIENTS)
+  )
+  def next_fn(state, ids):
+    made_up = tff.federated_map(make_up, ids)
+    output = process.next(state, made_up[0], made_up[1])
+    return tff.learning.templates.LearningProcessOutput(
+      output.state, output.measurements
+    )
+
+  return _without_weights(next_fn, process.initialize)
+
+
+def _making_up_only(dimension: int) -> _Aggregation:
+  """Builds rounds in which nothing is done with the same updates."""
+  make_up = _make_up_fn(dimension)
+
+  @tff.tensorflow.computation(make_up.type_signature.result)
+  def look_at(value, weight):
+    del weight
+    return value['update'][-1]
+
+  @tff.federated_computation(
+    tff.FederatedType(np.float32, tff.SERVER),
+    tff.FederatedType(np.int32, tff.CLIENTS),
+  )
+  def next_fn(state, ids):
+    seen = tff.federated_map(look_at, tff.federated_map(make_up, ids))
+    return tff.learning.templates.LearningProcessOutput(
+      state, tff.federated_sum(seen)
+    )
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_value(np.float32(0), tff.SERVER)
+
+  return _without_weights(next_fn, initialize)
+
+
+def _without_weights(next_fn, initialize) -> _Aggregation:
+  @tff.tensorflow.computation(next_fn.type_signature.parameter[0].member)
+  def no_weights(state):
+    del state
+    return tf.constant(0.0)
+
+  return _Aggregation(next_fn, initialize, no_weights)
