@@ -13,7 +13,7 @@ from typing import Optional, Union
 import numpy as np
 import numpy.typing as npt
 
-from tasks import arguments
+from fedsteer_tff.participation import arguments
 
 # Products such as 0.29 * 100 fall just short of the integer that is meant.
 _ROUNDING = 1e-9

@@ -1,7 +1,6 @@
 """Checks of parameters that aggregators share."""
 
 from collections.abc import Sequence
-import numbers
 from typing import Any, Optional
 
 import numpy as np
@@ -29,10 +28,7 @@ def check_integer(
     TypeError: If `value` is not an integer.
     ValueError: If it is outside the range.
   """
-  if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-    raise TypeError(f'{name} must be an integer, found {value!r}')
-  if smallest is not None and value < smallest:
-    raise ValueError(f'{name} must be >= {smallest}, found {value}')
+  arguments.check_integer(name, value, smallest)
   if largest is not None and value > largest:
     bound = f'{largest_name}={largest}' if largest_name else f'{largest}'
     raise ValueError(f'{name} must be <= {bound}, found {value}')

@@ -2,16 +2,16 @@
 
 import math
 import numbers
-from typing import Any
+from typing import Any, Optional
 
 
-def check_integer(name: str, value: Any, smallest: int) -> int:
+def check_integer(name: str, value: Any, smallest: Optional[int] = None) -> int:
   """Checks that an argument is an integer that is large enough.
 
   Args:
     name: Its name, for the message.
     value: Its value.
-    smallest: The least one.
+    smallest: The least one, or None.
 
   Returns:
     The value, as Python's own integer.
@@ -22,7 +22,7 @@ def check_integer(name: str, value: Any, smallest: int) -> int:
   """
   if isinstance(value, bool) or not isinstance(value, numbers.Integral):
     raise TypeError(f'{name} must be an integer, found {value!r}')
-  if value < smallest:
+  if smallest is not None and value < smallest:
     raise ValueError(f'{name} must be >= {smallest}, found {value!r}')
   return int(value)
 

@@ -81,9 +81,9 @@ def test_states_of_earlier_rounds_are_let_go(runtime):
     used.append(memory.resident_bytes(*runtime.child_pids))
   assert total == 2 * num_rounds
   np.testing.assert_array_equal(resident.state(), np.full(num_entries, total))
-  # The first rounds fill what the processes keep for themselves; a state that
+  # The first rounds fill what the processes keep for themselves. A state that
   # stays after each round would be 40 more by the end.
-  assert max(used) - used[9] < 8 * state_bytes
+  assert max(used) - used[9] < 6 * state_bytes
 
 
 class _CountingProcess:
