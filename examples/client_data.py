@@ -36,7 +36,20 @@ class FlagError(ValueError):
 
 
 def load(emnist_dir: str):
-  """Returns the `ClientData` of training and test: put yours here."""
+  """Loads the `ClientData` of training and test: put yours here.
+
+  Args:
+    emnist_dir: The folder of TFF's emnist_all.sqlite, which is downloaded to it
+      if it is missing; '' for scikit-learn's digits instead.
+
+  Returns:
+    Two `tff.simulation.datasets.ClientData`. Examples are `<pixels, label>`:
+    float32 [28, 28], or [8, 8] for the digits, 1 being white, and an int32
+    scalar.
+
+  Raises:
+    FlagError: If EMNIST is not there and cannot be downloaded.
+  """
   if emnist_dir:
     try:
       return tff.simulation.datasets.emnist.load_data(cache_dir=emnist_dir)
@@ -66,19 +79,41 @@ def load(emnist_dir: str):
 
 
 def to_batches(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """From a client's examples to (x, y) as the model takes them."""
+  """From a client's examples to (x, y) as the model takes them.
+
+  Args:
+    dataset: Examples as `load` describes them.
+
+  Returns:
+    Batches of up to 20: x float32 [b, height, width], 0 being white, and
+    y int32 [b, 1].
+  """
   return dataset.batch(20).map(
     lambda e: (1 - e['pixels'], e['label'][:, tf.newaxis])
   )
 
 
 def local_epochs(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """From a client's examples to what it trains on in a round."""
+  """From a client's examples to what it trains on in a round.
+
+  Args:
+    dataset: Examples as `load` describes them.
+
+  Returns:
+    Three epochs of them, each in an order of its own, in batches.
+  """
   return to_batches(dataset.shuffle(1000, seed=0).repeat(3))
 
 
 def train(values: flags.FlagValues) -> None:
-  """Trains, and prints how well the model does."""
+  """Trains, and prints how well the model does.
+
+  Args:
+    values: The flags that `main` defines.
+
+  Raises:
+    FlagError: If there are fewer clients than --num_clients, or no data.
+  """
   # Beside their own, shuffles take the global seed that they are made under.
   tf.keras.utils.set_random_seed(values.seed)
   train_data, test_data = load(values.emnist_dir)
@@ -144,7 +179,7 @@ def train(values: flags.FlagValues) -> None:
   clients = programs.CohortData(
     client_data,
     padding=fedsteer_tff.padding_client_data(element_spec),
-    multiple=4,
+    multiple=programs.cohort_multiple(probabilities),
   )
   sampler = participation.BernoulliSampler(probabilities, values.seed)
   test = test_data.create_tf_dataset_from_all_clients(seed=0).take(5000)
@@ -168,7 +203,14 @@ def train(values: flags.FlagValues) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-  """Runs the program; returns its exit code."""
+  """Runs the program.
+
+  Args:
+    argv: The program's name and its flags.
+
+  Returns:
+    The exit code: 0, or 2 if a flag is wrong.
+  """
   values = flags.FlagValues()
   flags.DEFINE_bool('help', False, 'Shows this help.', flag_values=values)
   for name, default, least, text in (

@@ -27,10 +27,16 @@ from fedsteer_tff import programs
 
 _LOCAL_EPOCHS = 5
 _BATCH_SIZE = 16
+# (x, y) of a clinic.
+_Examples = tuple[np.ndarray, np.ndarray]
 
 
 def keras_model() -> tf.keras.Model:
-  """Returns a new model, from 30 measurements to a logit: put yours here."""
+  """Builds a model: put yours here.
+
+  Returns:
+    A new one, from float32 [b, 30], measurements, to [b, 1], logits.
+  """
   return tf.keras.Sequential(
     [
       tf.keras.layers.InputLayer([30]),
@@ -41,7 +47,16 @@ def keras_model() -> tf.keras.Model:
 
 
 def load_clinics(num_clients: int, seed: int):
-  """Returns the examples of each clinic and a test set, as (x, y) each."""
+  """Loads the data and gives each clinic its part.
+
+  Args:
+    num_clients: How many clinics there are.
+    seed: A non-negative integer: who gets what.
+
+  Returns:
+    A list of (x, y), one for each clinic, and (x, y) of the test set: x float64
+    [n, 30], measurements, and y int64 [n], 1 for a benign tumour.
+  """
   x, y = datasets.load_breast_cancer(return_X_y=True)
   rng = np.random.default_rng(seed)
   order = rng.permutation(len(y))
@@ -54,14 +69,24 @@ def load_clinics(num_clients: int, seed: int):
   return [(x[part], y[part]) for part in parts], (x[test], y[test])
 
 
-def build_pipelines(clinics, test, seed: int):
-  """Returns what each clinic trains on in a round, and the test set."""
+def build_pipelines(clinics: Sequence[_Examples], test: _Examples, seed: int):
+  """Builds the datasets of training and test.
+
+  Args:
+    clinics: (x, y) of each clinic, see `load_clinics`.
+    test: (x, y) of the test set.
+    seed: A non-negative integer, of the order of the examples.
+
+  Returns:
+    A list with what each clinic trains on in a round, and the test set: batches
+    of x float32 [b, 30], scaled, and y float32 [b, 1].
+  """
   # Of all clinics here; of some public data where they may not be pooled.
   pooled = np.concatenate([x for x, _ in clinics])
   mean, deviation = np.float32(pooled.mean(0)), np.float32(pooled.std(0))
 
   def preprocess(x, y):
-    """From raw batches to float32 and labels of shape [None, 1]."""
+    """Returns a raw batch as float32, with labels of shape [None, 1]."""
     x = (tf.cast(x, tf.float32) - mean) / deviation
     return x, tf.cast(y, tf.float32)[:, tf.newaxis]
 
@@ -76,7 +101,11 @@ def build_pipelines(clinics, test, seed: int):
 
 
 def train(values: flags.FlagValues) -> None:
-  """Trains, and prints how well the model does."""
+  """Trains, and prints how well the model does.
+
+  Args:
+    values: The flags that `main` defines.
+  """
   # Beside their own, shuffles take the global seed that they are made under.
   tf.keras.utils.set_random_seed(values.seed)
   clinics, test = load_clinics(values.num_clients, values.seed)
@@ -114,7 +143,7 @@ def train(values: flags.FlagValues) -> None:
   clients = programs.CohortData(
     client_data,
     padding=fedsteer_tff.padding_client_data(test.element_spec),
-    multiple=4,
+    multiple=programs.cohort_multiple(population.participation_probabilities),
   )
   sampler = participation.BernoulliSampler(
     population.participation_probabilities, values.seed
@@ -142,7 +171,14 @@ def train(values: flags.FlagValues) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-  """Runs the program; returns its exit code."""
+  """Runs the program.
+
+  Args:
+    argv: The program's name and its flags.
+
+  Returns:
+    The exit code: 0, or 2 if a flag is wrong.
+  """
   values = flags.FlagValues()
   flags.DEFINE_bool('help', False, 'Shows this help.', flag_values=values)
   for name, default, least, most, text in (

@@ -45,7 +45,15 @@ _BATCH_SIZE = 32
 
 
 def main(argv: Sequence[str]) -> int:
-  """Runs the program; returns its exit code."""
+  """Runs the program.
+
+  Args:
+    argv: The program's name and its flags.
+
+  Returns:
+    The exit code: 0; 2 after an error with a message that says what to do; 130
+    after Ctrl-C.
+  """
   try:
     values = _parse(argv)
     if values.help:
@@ -105,7 +113,18 @@ def _parse(argv: Sequence[str]) -> flags.FlagValues:
 
 
 def _run(values: flags.FlagValues) -> float:
-  """Trains, or goes on training; returns the accuracy at the end."""
+  """Trains, or goes on training.
+
+  Args:
+    values: The flags.
+
+  Returns:
+    The accuracy at the end, in [0, 1].
+
+  Raises:
+    LocalRuntimeError: If the runtime ends.
+    RunDirectoryError: If the folder is that of another run, or damaged.
+  """
   config = {
     name: getattr(values, name)
     for name in (
@@ -223,7 +242,7 @@ def _train(values: flags.FlagValues, directory: programs.RunDirectory) -> None:
         probabilities, values.seed
       ),
       # Cohorts are filled up to a multiple of it.
-      train_per_round_clients=4,
+      train_per_round_clients=programs.cohort_multiple(probabilities),
       train_total_rounds=values.rounds,
       program_state_manager=checkpoints,
       model_output_manager=releases.track(
@@ -293,7 +312,17 @@ def _read_examples(
 
 
 def _last_accuracy(path: str) -> float:
-  """Returns the accuracy in the last row of a table of evaluations."""
+  """Reads the accuracy in the last row of a table of evaluations.
+
+  Args:
+    path: The CSV file.
+
+  Returns:
+    The accuracy, in [0, 1].
+
+  Raises:
+    RunDirectoryError: If there is no such row.
+  """
   rows = []
   try:
     with open(path, encoding='utf-8', newline='') as f:

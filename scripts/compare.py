@@ -57,9 +57,7 @@ def main(argv: Sequence[str]) -> int:
       failures = _make(runs, options.jobs, stop)
     if stop.requested:
       return _stopped(runs, stop.exit_code)
-    return _report(
-      comparison, runs, failures, options.results_dir or _results_dir(options)
-    )
+    return _report(comparison, runs, failures, results_dir(options))
   except (compare_matrix.ConfigError, run_files.RunDirectoryError) as e:
     print(f'compare: error: {e}', file=sys.stderr)
     return _EXIT_USAGE
@@ -148,9 +146,10 @@ def _data_dirs(text: str) -> dict[str, str]:
   return folders
 
 
-def _results_dir(options: argparse.Namespace) -> str:
+def results_dir(options: argparse.Namespace) -> str:
+  """Returns the folder that tables and plots are written to."""
   name, _ = os.path.splitext(os.path.basename(options.config))
-  return os.path.join('docs', 'results', name)
+  return options.results_dir or os.path.join('docs', 'results', name)
 
 
 def _check_kept_runs(runs: Sequence[compare_matrix.Run]) -> None:

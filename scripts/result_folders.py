@@ -6,10 +6,8 @@ writes (`runs.csv`, `curves.csv`, `table.md`).
 """
 
 from collections.abc import Mapping, Sequence
-import csv
 import dataclasses
 import enum
-import io
 import os
 import re
 from typing import Any, Optional, Union
@@ -276,7 +274,7 @@ def _rows(path: str, *columns: str) -> list[dict[str, str]]:
   """The complete rows of a CSV file that must have some columns."""
   text = run_files.read_text(path)
   # The last row of a run in progress may be cut short.
-  rows = list(csv.DictReader(io.StringIO(text[: text.rfind('\n') + 1])))
+  rows = metrics_table.parse(text[: text.rfind('\n') + 1])
   if not rows:
     raise FolderError(f'{path} must hold at least one row, found none')
   missing = [column for column in columns if column not in rows[0]]

@@ -22,6 +22,7 @@ from typing import Any
 from absl import flags
 from absl import logging
 
+from fedsteer_tff.programs import run_files
 from fedsteer_tff.programs import runtime_environment
 from scripts import train_flags
 
@@ -140,7 +141,6 @@ def _run(
 ) -> int:
   """Runs the rounds that are missing."""
   from fedsteer_tff import programs
-  from fedsteer_tff.programs import run_files
   from scripts import reporting
   from scripts import train_setup
 
@@ -251,6 +251,11 @@ def _rounds(run: _Run, store, interruption, runtime, bar) -> bool:
   restored = store.restore(state)
   if restored is not None:
     state, done = restored
+    if done > values.rounds:
+      raise run_files.RunDirectoryError(
+        f'{directory.path} must hold states of at most --rounds ='
+        f' {values.rounds} rounds, found one of {done}'
+      )
     if done:
       print(f'Resuming {directory.path} after round {done}.', file=sys.stderr)
   else:

@@ -24,9 +24,6 @@ from fedsteer_tff.programs import training_loop
 from scripts import train_flags
 import tasks
 
-# Cohorts are filled up to a multiple of this, see `programs.CohortData`.
-_COHORT_MULTIPLE = 4
-
 # Hexadecimal digits of a hash.
 _HASH_DIGITS = 16
 
@@ -98,7 +95,7 @@ def build(values: flags.FlagValues) -> Training:
     sampler=participation.BernoulliSampler(
       population.participation_probabilities, values.seed
     ),
-    client_data_fn=_cohort_data(values, task, population),
+    client_data_fn=_cohort_data(task, population),
     forced_clients_fn=_forced_clients_fn(values, num_clients),
     state_bytes=algorithms.state_size_report(process),
   )
@@ -276,7 +273,6 @@ def correction_factory(
 
 
 def _cohort_data(
-  values: flags.FlagValues,
   task: tasks.FederatedTask,
   population: participation.Population,
 ) -> programs.CohortData:
@@ -295,7 +291,7 @@ def _cohort_data(
   return programs.CohortData(
     client_data,
     padding=client_work.padding_client_data(task.element_spec),
-    multiple=_COHORT_MULTIPLE,
+    multiple=programs.cohort_multiple(population.participation_probabilities),
   )
 
 

@@ -71,7 +71,17 @@ def load(data_dir: Optional[str] = None) -> task.LabelledImages:
 
 
 def _find(data_dir: str) -> str:
-  """The NumPy file, or the folder of batches, that `data_dir` means."""
+  """Returns the NumPy file, or the folder of batches, that is meant.
+
+  Args:
+    data_dir: One of them, or the folder that one of them is in.
+
+  Returns:
+    Its path.
+
+  Raises:
+    FileNotFoundError: If there is neither.
+  """
   if os.path.isfile(data_dir):
     return data_dir
   path = os.path.join(data_dir, _NPZ)
@@ -141,7 +151,18 @@ def _read_batches(folder: str):
 
 
 def _read_batch(path: str):
-  """Reads one of the published files: (uint8 [n, 32, 32, 3], int64 [n])."""
+  """Reads one of the published files.
+
+  Args:
+    path: The file.
+
+  Returns:
+    Images uint8 [n, 32, 32, 3] and labels int64 [n].
+
+  Raises:
+    FileNotFoundError: If there is none.
+    ValueError: If it holds something else.
+  """
   try:
     with open(path, 'rb') as file:
       content = _ArrayUnpickler(file, encoding='bytes').load()
@@ -159,8 +180,21 @@ def _read_batch(path: str):
     ) from error
 
 
-def _check(source: str, split: str, images, labels):
-  """Returns (images, int64 labels [n]), if they are what they should be."""
+def _check(source: str, split: str, images: np.ndarray, labels: np.ndarray):
+  """Checks that images and labels are what they should be.
+
+  Args:
+    source: Where they come from, for the message.
+    split: 'train' or 'test', for the message.
+    images: Uint8 [n, 32, 32, 3].
+    labels: Integers [n] or, as Keras has them, [n, 1].
+
+  Returns:
+    The images, and the labels as int64 [n].
+
+  Raises:
+    ValueError: If a shape, a dtype or a label is another.
+  """
   if labels.ndim == 2 and labels.shape[1] == 1:
     labels = labels[:, 0]  # As Keras has them.
   if (

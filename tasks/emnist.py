@@ -103,8 +103,22 @@ def load(
   )
 
 
-def _client_data(folder, path, data_dir, kind):
-  """TFF's (train, test), with an error that helps if there is no file."""
+def _client_data(folder: str, path: str, data_dir: Optional[str], kind: str):
+  """Loads TFF's data, with an error that helps if there is no file.
+
+  Args:
+    folder: Where the file is or will be.
+    path: The file.
+    data_dir: The folder as it was given; None for TFF's default.
+    kind: 'digits_only' or 'all'.
+
+  Returns:
+    TFF's `ClientData` of training and test.
+
+  Raises:
+    FileNotFoundError: If there is no file and it cannot be downloaded.
+    ValueError: If the file has no examples.
+  """
   if os.path.isfile(path):
     # A download that broke off leaves a file under the final name.
     for split in ('train', 'test'):
@@ -125,7 +139,7 @@ def _client_data(folder, path, data_dir, kind):
 
 
 def _count(path: str, split: str) -> int:
-  """How many examples the file says it has."""
+  """Returns how many examples the file says it has."""
   uri = f'{pathlib.Path(path).absolute().as_uri()}?mode=ro'
   with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
     row = connection.execute(
@@ -143,7 +157,7 @@ def _broken(path: str, reason: str) -> str:
 
 
 def _read(client_data):
-  """Reads all clients in one pass: one dataset per writer is much slower."""
+  """Returns all clients' data, read in one pass: a pass for each is slower."""
   # Sorted already; the position is the owner's number.
   ids = list(client_data.client_ids)
 

@@ -7,13 +7,12 @@ gives every client at least one example, and depends on its seed alone.
 from collections.abc import Sequence
 import dataclasses
 import math
-import numbers
 from typing import Optional, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 
 # Products such as 0.29 * 100 fall just short of the integer that is meant.
 _ROUNDING = 1e-9
@@ -94,8 +93,8 @@ def bipartite(
   num_clients = arguments.check_integer('num_clients', num_clients, 1)
   if num_classes < 2:
     raise ValueError(f'num_classes must be >= 2, found {num_classes}')
-  _check_fraction(gamma, 'gamma', allow_zero=True)
-  _check_fraction(class_ratio, 'class_ratio', allow_zero=False)
+  arguments.check_fraction('gamma', gamma, or_zero=True)
+  arguments.check_fraction('class_ratio', class_ratio)
   if examples_per_client is not None:
     examples_per_client = arguments.check_integer(
       'examples_per_client', examples_per_client, 1
@@ -147,7 +146,7 @@ def bipartite(
 
 
 def _bipartite_sizes(examples_per_client, num_clients, groups) -> np.ndarray:
-  """The clients' numbers of examples, int64 [N]; some are 0 if too few."""
+  """Returns the clients' numbers of examples, int64 [N]; some 0 if too few."""
   total = examples_per_client * num_clients
   used = [c for clients, classes, _ in groups if len(clients) for c in classes]
   per_class, left_over = divmod(total, len(used))
@@ -169,7 +168,7 @@ def _bipartite_sizes(examples_per_client, num_clients, groups) -> np.ndarray:
 
 
 def _needed(sizes, owned, num_classes) -> np.ndarray:
-  """How many examples of each class the owners take, int64 [C]."""
+  """Returns how many examples of each class the owners take, int64 [C]."""
   needed = np.zeros(num_classes, np.int64)
   for size, own in zip(sizes, owned):
     count, left_over = divmod(int(size), len(own))
@@ -201,7 +200,7 @@ def _check_fits(needed, available) -> None:
 
 
 def _largest_fit(num_examples, num_clients, groups, owned, available):
-  """Sizes for a mean that fits while the next one does not."""
+  """Returns sizes for a mean that fits while the next one does not."""
 
   def fits(mean):
     sizes = _bipartite_sizes(mean, num_clients, groups)
@@ -255,8 +254,7 @@ def dirichlet(
     ValueError: If an argument is out of range, or there are too few examples.
   """
   labels, num_classes = _check_labels(labels, num_classes)
-  if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real):
-    raise TypeError(f'alpha must be a number, found {alpha!r}')
+  arguments.check_number('alpha', alpha)
   if not math.isfinite(alpha) or alpha < _SMALLEST_ALPHA:
     raise ValueError(
       f'alpha must be finite and >= {_SMALLEST_ALPHA}, found {alpha!r}'
@@ -358,8 +356,28 @@ def by_owner(
   return _partition(clients, labels)
 
 
-def _random_subset(labels, num_clients, examples_per_client, seed):
-  """The generator, and the shuffled indices of the examples to split."""
+def _random_subset(
+  labels: np.ndarray,
+  num_clients: int,
+  examples_per_client: Optional[int],
+  seed: int,
+):
+  """Draws which examples are split.
+
+  Args:
+    labels: Integers [n].
+    num_clients: N, in [1, n].
+    examples_per_client: Mean number of examples of a client, >= 1; None for all
+      examples.
+    seed: A non-negative integer.
+
+  Returns:
+    The generator, and the shuffled indices of the examples.
+
+  Raises:
+    TypeError: If a number is not an integer.
+    ValueError: If one is out of range, or there are too few examples.
+  """
   num_clients = arguments.check_integer('num_clients', num_clients, 1)
   generator = np.random.default_rng(arguments.check_integer('seed', seed, 0))
   if num_clients > len(labels):
@@ -408,11 +426,3 @@ def _check_labels(labels, num_classes: Optional[int]):
       f' {int(labels.min())} ... {found - 1}'
     )
   return labels, num_classes
-
-
-def _check_fraction(value, name: str, *, allow_zero: bool) -> None:
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}')
-  if not 0 <= value <= 1 or (value == 0 and not allow_zero):
-    interval = '[0, 1]' if allow_zero else '(0, 1]'
-    raise ValueError(f'{name} must be in {interval}, found {value!r}')

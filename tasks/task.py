@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 from tasks import models
 from tasks import partition as partition_lib
 

@@ -1,7 +1,7 @@
 """Tests that imports point downwards only.
 
 scripts, examples -> tasks, programs -> algorithms -> client_work, aggregators
--> subspace (pure TensorFlow), participation (pure NumPy).
+-> subspace (pure TensorFlow), participation (pure NumPy) -> arguments.
 """
 
 import ast
@@ -11,6 +11,8 @@ import pytest
 
 from tests import source_tree
 
+# Below all others.
+_ARGUMENTS = 'fedsteer_tff.arguments'
 _SUBSPACE = 'fedsteer_tff.subspace'
 _PARTICIPATION = 'fedsteer_tff.participation'
 _AGGREGATORS = 'fedsteer_tff.aggregators'
@@ -19,15 +21,16 @@ _ALGORITHMS = 'fedsteer_tff.algorithms'
 _PROGRAMS = 'fedsteer_tff.programs'
 # How a package imports its names when they are asked for.
 _ON_DEMAND = 'fedsteer_tff._on_demand'
-_FOUNDATIONS = (_SUBSPACE, _PARTICIPATION)
+_FOUNDATIONS = (_SUBSPACE, _PARTICIPATION, _ARGUMENTS)
 _MIDDLE = (*_FOUNDATIONS, _AGGREGATORS, _CLIENT_WORK)
 
 # What a layer may import of this repository besides itself. The layer of a
 # module is the longest of these names that its own begins with, so
 # `fedsteer_tff` is the package's own modules only.
 _ALLOWED = {
-  _SUBSPACE: (),
-  _PARTICIPATION: (),
+  _ARGUMENTS: (),
+  _SUBSPACE: (_ARGUMENTS,),
+  _PARTICIPATION: (_ARGUMENTS,),
   _AGGREGATORS: _FOUNDATIONS,
   _CLIENT_WORK: _FOUNDATIONS,
   _ALGORITHMS: _MIDDLE,
@@ -45,6 +48,7 @@ _NO_TFF = ('tensorflow_federated',)
 # What a layer must not use of other projects. `tff.learning` of the
 # aggregators is what they stay below: no models, no processes.
 _FORBIDDEN = {
+  _ARGUMENTS: (*_NO_TFF, 'tensorflow', 'numpy'),
   _SUBSPACE: _NO_TFF,
   _PARTICIPATION: (*_NO_TFF, 'tensorflow', 'keras', 'jax', 'pandas'),
   _AGGREGATORS: tuple(

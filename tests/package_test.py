@@ -64,9 +64,9 @@ def _run(*command, **options) -> str:
   return result.stdout
 
 
-@pytest.fixture(name='wheel', scope='module')
-def fixture_wheel(tmp_path_factory):
-  """The wheel, built in a copy: setuptools writes beside what it reads."""
+@pytest.fixture(name='built', scope='module')
+def fixture_built(tmp_path_factory):
+  """What is built, in a copy: setuptools writes beside what it reads."""
   source = tmp_path_factory.mktemp('source')
   for path in source_tree.ROOT.iterdir():
     if path.name in source_tree.TOP_FOLDERS:
@@ -78,12 +78,13 @@ def fixture_wheel(tmp_path_factory):
     sys.executable, '-m', 'build', '--no-isolation', '--outdir', built, source
   )
   (wheel,) = built.glob('*.whl')
-  return wheel
+  (source_distribution,) = built.glob('*.tar.gz')
+  return {'wheel': wheel, 'source distribution': source_distribution}
 
 
 @pytest.mark.slow
-def test_wheel_holds_the_package_and_nothing_else(wheel):
-  names = set(zipfile.ZipFile(wheel).namelist())
+def test_wheel_holds_the_package_and_nothing_else(built):
+  names = set(zipfile.ZipFile(built['wheel']).namelist())
   files = {name for name in names if '.dist-info/' not in name}
   modules = {
     str(file)
@@ -94,15 +95,18 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
 
 
 @pytest.mark.slow
-def test_wheel_works_where_the_sources_are_not(wheel, tmp_path):
+@pytest.mark.parametrize('kind', ['wheel', 'source distribution'])
+def test_it_works_where_the_sources_are_not(built, kind, tmp_path):
   environment = tmp_path / 'environment'
   venv.create(environment, with_pip=True)
   python = environment / 'bin' / 'python'
-  _run(python, '-m', 'pip', 'install', '--no-index', '--no-deps', wheel)
-  # What it needs is that of the environment that the tests run in.
+  # What it needs, and is built with, is that of the environment that the tests
+  # run in: TensorFlow once more would take minutes.
   (site_packages,) = environment.glob('lib/python*/site-packages')
   others = [path for path in sys.path if path.endswith('-packages')]
   (site_packages / 'others.pth').write_text('\n'.join(others))
+  install = ['install', '--no-index', '--no-deps', '--no-build-isolation']
+  _run(python, '-m', 'pip', *install, built[kind])
 
   found = json.loads(_run(python, '-I', '-c', _REPORT, cwd=tmp_path))
   assert found['file'] == str(site_packages / _PACKAGE / '__init__.py')

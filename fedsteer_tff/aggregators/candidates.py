@@ -89,7 +89,14 @@ def merge(
 
 
 def updates_in_order(candidates: Mapping[str, Any]) -> tf.Tensor:
-  """Returns the candidates' updates [c, D] in order of arrival."""
+  """Returns the candidates' updates in order of arrival.
+
+  Args:
+    candidates: See `offer`.
+
+  Returns:
+    [c, D].
+  """
   places = candidates['place']
   by_place = tf.concat(candidates['updates'], axis=0)
   in_order = tf.reduce_all(tf.equal(places, tf.range(tf.size(places))))
@@ -135,7 +142,16 @@ def best_of(
 def append_if(
   values: tf.Tensor, value: tf.Tensor, condition: tf.Tensor
 ) -> tf.Tensor:
-  """Appends `value` to `values` along the first axis if `condition`."""
+  """Appends a value along the first axis if a condition holds.
+
+  Args:
+    values: [n, ...].
+    value: [...], of the same dtype.
+    condition: Bool scalar.
+
+  Returns:
+    [n + 1, ...], with `value` at the end; `values` if it does not hold.
+  """
   # A branch: most updates are appended to nothing, and should not be copied.
   return tf.cond(
     condition,

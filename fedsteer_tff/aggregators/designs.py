@@ -218,7 +218,7 @@ def _finish(
   unfinished: Mapping[str, Any],
   weighted_sum: tf.Tensor,
 ) -> collections.OrderedDict[str, Any]:
-  """Brings what a design aggregated into the form of `gathered_spec`."""
+  """Returns what a design aggregated in the form of `gathered_spec`."""
   if design == DENSE:
     table = dense_sum.undo_spread(spec, unfinished)
   else:

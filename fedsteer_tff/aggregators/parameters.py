@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 
 
 def check_integer(

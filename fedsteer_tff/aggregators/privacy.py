@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
+from fedsteer_tff import arguments
 from fedsteer_tff.aggregators import parameters
-from fedsteer_tff.participation import arguments
 
 # Of the privacy loss, which is rounded up: a second's work, and still close.
 _DISCRETIZATION = 1e-3
@@ -149,7 +149,16 @@ def correction_epsilon(
 
 
 def _check_number(name: str, value: Any) -> None:
-  """Raises TypeError or ValueError unless `value` is a finite number."""
+  """Checks that an argument is a finite number.
+
+  Args:
+    name: Its name, for the message.
+    value: Its value.
+
+  Raises:
+    TypeError: If it is no number.
+    ValueError: If it is not finite.
+  """
   arguments.check_number(name, value)
   if not math.isfinite(value):
     raise ValueError(f'{name} must be finite, found {value!r}')

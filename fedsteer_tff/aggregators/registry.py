@@ -115,7 +115,15 @@ def population_weight(
 
 
 def shares(weights: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-  """Returns d_i = n_i / Z as float64, 0 where Z is."""
+  """Returns the clients' shares of the population's weight.
+
+  Args:
+    weights: Float [m], n_i.
+    total: Float64 scalar Z >= 0, see `population_weight`.
+
+  Returns:
+    Float64 [m], d_i = n_i / Z; 0 if Z is.
+  """
   return tf.cast(weights, tf.float64) * tf.math.divide_no_nan(
     tf.ones_like(total), total
   )
@@ -124,7 +132,18 @@ def shares(weights: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
 def replace_rows(
   values: tf.Tensor, owners: tf.Tensor, rows: tf.Tensor, first: tf.Tensor
 ) -> tf.Tensor:
-  """Returns `values` [N, ...] with the first reports' rows at their owners."""
+  """Returns a table with the rows of a round's reports at their clients.
+
+  Args:
+    values: [N, ...], one row a client.
+    owners: Int32 [m], the reports' clients.
+    rows: [m, ...], of the dtype of `values`.
+    first: Bool [m], False for further reports of a client: their rows are left
+      out.
+
+  Returns:
+    Of the shape and dtype of `values`.
+  """
   return tf.tensor_scatter_nd_update(
     values,
     tf.boolean_mask(owners, first)[:, tf.newaxis],

@@ -81,7 +81,14 @@ class ReportSpec:
     ]
 
   def flatten(self, update: Any) -> tf.Tensor:
-    """Concatenates the tensors of an update: float32 [D]."""
+    """Concatenates the tensors of an update.
+
+    Args:
+      update: A value of `update_type`.
+
+    Returns:
+      Float32 [D].
+    """
     flat = [
       tf.reshape(tf.cast(tensor, tf.float32), [-1])
       for tensor in value_types.tensors_in_order(self.update_type, update)
@@ -89,7 +96,14 @@ class ReportSpec:
     return tf.ensure_shape(tf.concat(flat, axis=0), [self.dimension])
 
   def unflatten(self, vector: tf.Tensor) -> Any:
-    """Inverse of `flatten`, in the update's structure and dtypes."""
+    """Inverse of `flatten`.
+
+    Args:
+      vector: Float32 [D].
+
+    Returns:
+      Its parts in the structure, shapes and dtypes of `update_type`.
+    """
     tensors = self._tensors()
     sizes = [tensor.shape.num_elements() for tensor in tensors]
     parts = [
@@ -104,23 +118,52 @@ class ReportSpec:
     return self.projects_sketches and self.dimension > self.sketch_size
 
   def basis(self, state: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns what updates are projected on: Q [k, D], or sk(Q) [k, width]."""
+    """Returns what updates are projected on.
+
+    Args:
+      state: The server's, with `core_updates`, and `core_sketch` if
+        `keeps_core_sketch`.
+
+    Returns:
+      Float32: Q [k, D], or sk(Q) [k, width] if `keeps_core_sketch`.
+    """
     return state['core_sketch' if self.keeps_core_sketch else 'core_updates']
 
   def core_sketch(self, state: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns sk(Q) [k, width]."""
+    """Returns the sketch of Q.
+
+    Args:
+      state: As `basis` takes it.
+
+    Returns:
+      sk(Q), float32 [k, width].
+    """
     if self.keeps_core_sketch:
       return state['core_sketch']
     return self.sketch(state['core_updates'])
 
   def importance(self, report: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns w_i, the weight of a report's client in the sum."""
+    """Returns the weight of a report's client in the sum.
+
+    Args:
+      report: See `build_report`; its `importance` counts if there is one.
+
+    Returns:
+      Float32 scalar, w_i.
+    """
     if 'importance' in report:  # By the client's estimate.
       return report['importance']
     return self.rule.importance(report['weight'], report['probability'])
 
   def sketch(self, vectors: tf.Tensor) -> tf.Tensor:
-    """Sketches the rows of float32 [n, D]."""
+    """Sketches vectors as long as an update.
+
+    Args:
+      vectors: Float32 [n, D].
+
+    Returns:
+      Float32 [n, width].
+    """
     return subspace.sketch(vectors, self.sketch_size, self.sketch_seed)
 
   def remembered(
@@ -257,7 +300,15 @@ def build_report(
 
 
 def core_slots(core_set: tf.Tensor, client_ids: tf.Tensor) -> tf.Tensor:
-  """Returns int32 [m], each client's slot in the core set [k], -1 if none."""
+  """Returns each client's slot in the core set.
+
+  Args:
+    core_set: Int32 [k], client ids; -1 is an empty slot.
+    client_ids: Int32 [m].
+
+  Returns:
+    Int32 [m], in [0, k); -1 for clients that are in no slot.
+  """
   slots = tf.range(tf.shape(core_set)[0])
   same = tf.equal(client_ids[:, tf.newaxis], core_set[tf.newaxis])
   same &= client_ids[:, tf.newaxis] >= 0

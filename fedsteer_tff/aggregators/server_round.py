@@ -268,7 +268,7 @@ def _select_if_due(
   gathered: Mapping[str, tf.Tensor],
   first: tf.Tensor,
 ) -> collections.OrderedDict[str, Any]:
-  """Collects sketches while a selection lies ahead, and selects when due."""
+  """Returns the state with sketches collected, and selects if that is due."""
   admits = config.spec.admits_reporting
   done = state['round_num'] + 1
   since = done - config.warmup_rounds

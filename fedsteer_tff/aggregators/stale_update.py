@@ -24,12 +24,12 @@ A client that never reported has h_i = 0.
 import collections
 from collections.abc import Mapping
 import dataclasses
-import math
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedsteer_tff import arguments
 from fedsteer_tff import subspace
 from fedsteer_tff.aggregators import designs
 from fedsteer_tff.aggregators import parameters
@@ -37,7 +37,6 @@ from fedsteer_tff.aggregators import probability_estimates
 from fedsteer_tff.aggregators import registry
 from fedsteer_tff.aggregators import reports
 from fedsteer_tff.aggregators import value_types
-from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import estimates
 from fedsteer_tff.participation import identity
 
@@ -76,7 +75,7 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
   def __post_init__(self) -> None:
     estimates.check_participation('participation', self.participation)
     parameters.check_population_size('population_size', self.population_size)
-    check_beta('beta', self.beta)
+    arguments.check_fraction('beta', self.beta, or_zero=True)
     subspace.check_choice(
       'update_refresh', self.update_refresh, subspace.COORDINATE_REFRESHES
     )
@@ -181,13 +180,6 @@ class StaleUpdateFactory(tff.aggregators.WeightedAggregationFactory):
       return tff.templates.MeasuredProcessOutput(state, delta, metrics)
 
     return tff.templates.AggregationProcess(init_fn, next_fn)
-
-
-def check_beta(name: str, value: Any) -> None:
-  """Raises TypeError or ValueError unless `value` is a number in [0, 1]."""
-  arguments.check_number(name, value)
-  if not math.isfinite(value) or not 0 <= value <= 1:
-    raise ValueError(f'{name} must be in [0, 1], found {value!r}')
 
 
 def initial_state(spec: reports.ReportSpec) -> State:

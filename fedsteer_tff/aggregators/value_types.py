@@ -77,6 +77,9 @@ def tensor_types(value_type: tff.Type) -> Iterator[tff.TensorType]:
   Args:
     value_type: A tensor type or a structure of them.
 
+  Yields:
+    Each of its tensor types.
+
   Raises:
     ValueTypeError: If there is anything else in it.
   """
@@ -99,6 +102,9 @@ def tensors_in_order(value_type: tff.Type, value: Any) -> Iterator[tf.Tensor]:
   Args:
     value_type: A tensor type or a structure of them.
     value: A value of that type.
+
+  Yields:
+    Each of its tensors.
   """
   if isinstance(value_type, tff.TensorType):
     yield value

@@ -12,19 +12,26 @@ An identity inside every batch would be lost for a client without examples.
 
 import collections
 from collections.abc import Mapping
-import math
 from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 from fedsteer_tff.participation import identity
+
+# The smallest number above 0 in float32.
+_SMALLEST_PROBABILITY = float(np.finfo(np.float32).smallest_subnormal)
 
 
 def identity_type() -> tff.StructType:
-  """Returns the type of an identity, the element of `ident`."""
+  """Returns the type of an identity.
+
+  Returns:
+    `<client_id=int32, weight=float32, participation_probability=float32>`, the
+    element of `ident`.
+  """
   return tff.to_type(
     collections.OrderedDict(
       client_id=tff.TensorType(np.int32),
@@ -73,6 +80,7 @@ def build_identity_dataset(
 
   Raises:
     TypeError: If an argument is not a scalar, or the id not an integer.
+    ValueError: If the id is known, and is none that a client can have.
   """
   client_id, weight, participation_probability = (
     _scalar(name, value, words, is_right)
@@ -87,6 +95,12 @@ def build_identity_dataset(
       ),
     )
   )
+  known = tf.get_static_value(client_id)
+  if known is not None and not identity.PADDING_CLIENT_ID <= known < 2**31:
+    raise ValueError(
+      'client_id must be in [0, 2**31), or -1 for a client that stands for'
+      f' nobody, found {known}'
+    )
   element = collections.OrderedDict(
     client_id=tf.cast(client_id, tf.int32),
     weight=tf.cast(weight, tf.float32),
@@ -126,12 +140,17 @@ def build_client_data(
     raise ValueError(f'client_id must be below 2**31, found {client_id}')
   if not isinstance(dataset, tf.data.Dataset):
     raise TypeError(f'dataset must be a tf.data.Dataset, found {dataset!r}')
+  if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+    raise ValueError(
+      'dataset must have an end, found one that repeats for ever for client'
+      f' {client_id}: give repeat a number'
+    )
   if participation_probability is None:
     participation_probability = float('nan')
   else:
     _check_probability(participation_probability, client_id)
   arguments.check_number('weight', weight)
-  if not math.isfinite(weight) or weight < 0:
+  if not 0 <= weight <= tf.float32.max:
     raise ValueError(
       f'weight must be finite and >= 0, found {weight!r} for client {client_id}'
     )
@@ -195,7 +214,8 @@ def _scalar(
 
 def _check_probability(value: Any, client_id: int) -> None:
   arguments.check_number('participation_probability', value)
-  if not 0 < value <= 1:
+  # Below that it is 0 in float32.
+  if not _SMALLEST_PROBABILITY <= value <= 1:
     raise ValueError(
       f'participation_probability must be in (0, 1], found {value!r} for '
       f'client {client_id}'

@@ -165,7 +165,15 @@ def build_identified_client_work(
 
 
 def check_model_fn(model_fn: Any) -> None:
-  """Raises TypeError unless `model_fn` can be one."""
+  """Checks that an argument is a model as client work takes it.
+
+  Args:
+    model_fn: The argument.
+
+  Raises:
+    TypeError: If it is neither a callable, which a Keras model does not count
+      as, nor a `FunctionalModel`.
+  """
   if isinstance(model_fn, tf.keras.Model):
     raise TypeError(
       'model_fn must be a function that builds a model, found the Keras model '
@@ -182,7 +190,15 @@ def check_model_fn(model_fn: Any) -> None:
 
 
 def check_optimizer(name: str, value: Any) -> None:
-  """Raises TypeError unless `value` is one of TFF's optimizers."""
+  """Checks that an argument is one of TFF's optimizers.
+
+  Args:
+    name: Its name, for the message.
+    value: Its value.
+
+  Raises:
+    TypeError: If it is none.
+  """
   if not isinstance(value, tff.learning.optimizers.Optimizer):
     raise TypeError(
       f'{name} must be a tff.learning.optimizers.Optimizer, found {value!r}'
@@ -190,7 +206,15 @@ def check_optimizer(name: str, value: Any) -> None:
 
 
 def read_identity(ident: Any) -> 'collections.OrderedDict[str, tf.Tensor]':
-  """Returns the element of `ident`; TensorFlow code that runs on a client."""
+  """Reads who a client is; TensorFlow code that runs on the client.
+
+  Args:
+    ident: A dataset of exactly one element, see `client_data`.
+
+  Returns:
+    The element: scalars client_id, int32, weight and
+    participation_probability, float32.
+  """
   # Not `reduce`, which optimizes the dataset first: that takes as long as a
   # batch of training.
   return ident.get_single_element()

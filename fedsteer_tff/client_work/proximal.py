@@ -13,10 +13,10 @@ from typing import Any, Callable, Optional
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedsteer_tff import arguments
 from fedsteer_tff.client_work import client_data
 from fedsteer_tff.client_work import identified
 from fedsteer_tff.client_work import weight_term
-from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import identity as identity_lib
 
 

@@ -21,10 +21,10 @@ from typing import Any, Callable, Optional
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedsteer_tff import arguments
 from fedsteer_tff.client_work import client_data
 from fedsteer_tff.client_work import identified
 from fedsteer_tff.client_work import weight_term
-from fedsteer_tff.participation import arguments
 from fedsteer_tff.participation import identity as identity_lib
 
 
@@ -270,7 +270,16 @@ def build_scaffold_client_work(
 
 
 def check_scaffold_learning_rate(name: str, value: Any) -> None:
-  """Raises TypeError or ValueError unless `value` is a number above 0."""
+  """Checks the learning rate of the local steps.
+
+  Args:
+    name: The parameter's name, for the message.
+    value: The learning rate.
+
+  Raises:
+    TypeError: If it is no number.
+    ValueError: If it is not finite and > 0.
+  """
   arguments.check_positive(name, value)
 
 
@@ -290,7 +299,7 @@ def _join(
   rows: Sequence[tf.Tensor],
   counts: tf.Tensor,
 ) -> collections.OrderedDict[str, Any]:
-  """Appends what counts and is of clients that are not there yet."""
+  """Returns reports with what counts, of clients that are not there yet."""
   there = tf.reduce_any(
     tf.equal(client_ids[:, tf.newaxis], reports['client_id'][tf.newaxis]),
     axis=1,

@@ -147,7 +147,7 @@ class _ModelWithTerm(tff.learning.models.VariableModel):
 def _functional(
   model: tff.learning.models.FunctionalModel, curvature: float
 ) -> tff.learning.models.FunctionalModel:
-  """A `FunctionalModel` with the term; its output is (output, term)."""
+  """Returns a `FunctionalModel` with the term; its output is (output, term)."""
   x_spec, y_spec = _parts(model.input_spec)
   slope_spec = tuple(
     tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0]

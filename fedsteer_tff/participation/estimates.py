@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import Any, Union
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 
 # The probabilities that clients report are used as they are.
 KNOWN = 'known'

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 
 # Products such as 0.29 * 100 fall just short of the integer that is meant.
 _ROUNDING = 1e-9
@@ -36,9 +36,7 @@ def two_group_probabilities(
   """
   arguments.check_integer('num_clients', num_clients, 1)
   arguments.check_fraction('rate', rate)
-  arguments.check_number('skew', skew)
-  if not math.isfinite(skew) or skew < 0:
-    raise ValueError(f'skew must be finite and >= 0, found {skew!r}')
+  arguments.check_nonnegative('skew', skew)
   expected = math.floor(rate * num_clients + _ROUNDING)
   if expected < 1:
     raise ValueError(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 from fedsteer_tff.participation import population
 
 # Keeps this stream apart from others that are keyed by the same seed.

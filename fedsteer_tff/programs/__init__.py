@@ -11,12 +11,14 @@ if TYPE_CHECKING:
   from fedsteer_tff.programs.callbacks import WarnOfConditioning
   from fedsteer_tff.programs.checkpoints import CheckpointError
   from fedsteer_tff.programs.checkpoints import CheckpointManager
+  from fedsteer_tff.programs.checkpoints import CheckpointMismatchError
   from fedsteer_tff.programs.checkpoints import Checkpoints
   from fedsteer_tff.programs.client_ids import BernoulliDataSource
   from fedsteer_tff.programs.client_ids import BernoulliDataSourceIterator
   from fedsteer_tff.programs.client_ids import build_client_data_computation
   from fedsteer_tff.programs.client_ids import compose_with_client_ids
   from fedsteer_tff.programs.cohorts import CohortData
+  from fedsteer_tff.programs.cohorts import cohort_multiple
   from fedsteer_tff.programs.evaluation import build_evaluation
   from fedsteer_tff.programs.evaluation import seeded_initial_state
   from fedsteer_tff.programs.evaluation import seeded_weights
@@ -47,6 +49,7 @@ __all__ = [
   'Callback',
   'CheckpointError',
   'CheckpointManager',
+  'CheckpointMismatchError',
   'Checkpoints',
   'CohortData',
   'ComputationError',
@@ -71,6 +74,7 @@ __all__ = [
   'WarnOfConditioning',
   'build_client_data_computation',
   'build_evaluation',
+  'cohort_multiple',
   'compose_with_client_ids',
   'is_full_disk',
   'run',

@@ -3,6 +3,7 @@
 Without TensorFlow, as some of these modules are.
 """
 
+import numbers
 import os
 from typing import Any, Union
 
@@ -54,14 +55,15 @@ def check_integer(name: str, value: Any, least: int) -> int:
     least: The smallest one.
 
   Returns:
-    The value.
+    The value, as Python's own integer.
 
   Raises:
     ValueError: If it is something else.
   """
-  if not isinstance(value, int) or isinstance(value, bool) or value < least:
+  integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+  if not integer or value < least:
     raise ValueError(f'{name} must be an integer >= {least}, found {value!r}')
-  return value
+  return int(value)
 
 
 def path_text(name: str, value: files.PathLike) -> str:
@@ -84,3 +86,26 @@ def path_text(name: str, value: files.PathLike) -> str:
   if not isinstance(text, str):
     raise TypeError(f'{name} must be a path, found {value!r:.200}')
   return text
+
+
+def names(name: str, value: Any) -> tuple[str, ...]:
+  """Returns several names, which are not those of one name's letters.
+
+  Args:
+    name: The argument's name, for the message.
+    value: The names.
+
+  Returns:
+    They, in the same order.
+
+  Raises:
+    TypeError: If it is no sequence of strings, or a string.
+  """
+  given = () if isinstance(value, str) else value
+  try:
+    found = tuple(given)
+  except TypeError:
+    found = (None,)
+  if isinstance(value, str) or not all(isinstance(n, str) for n in found):
+    raise TypeError(f'{name} must be a list of names, found {value!r:.200}')
+  return found

@@ -14,6 +14,9 @@ from fedsteer_tff.programs import files
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import training_loop
 
+# Columns of `round_row` that are no metrics.
+_OWN_COLUMNS = ('round', 'cohort_size', 'cohort', 'seconds')
+
 
 def round_row(
   result: training_loop.RoundResult,
@@ -30,11 +33,20 @@ def round_row(
     where the round was not evaluated), the aggregator's metrics, 'cohort_size',
     'cohort' (the ids, separated by blanks) and 'seconds'. All but the last are
     determined by the run's configuration.
+
+  Raises:
+    ValueError: If a metric has the name of another column.
   """
   row: OrderedDict[str, Any] = OrderedDict(round=result.round_num)
   evaluation: Mapping[str, float] = result.evaluation or {}
   tests = {f'test_{n}': evaluation.get(n) for n in evaluation_names}
   names = list(result.metrics)
+  taken = sorted({*_OWN_COLUMNS, *tests} & set(names))
+  if taken:
+    raise ValueError(
+      f'metrics of the model must not be named {", ".join(_OWN_COLUMNS)} or'
+      f' test_..., which are columns of the table, found {", ".join(taken)}'
+    )
   for name in ('loss', 'accuracy'):
     if name in names:
       row[name] = result.metrics[name]
@@ -69,19 +81,42 @@ class MetricsCsv(training_loop.Callback):
         the value after every round.
 
     Raises:
-      TypeError: If `path` is no path.
+      TypeError: If an argument has the wrong type.
     """
     self._table = metrics_table.MetricsTable(path)
-    self._evaluation_names = tuple(evaluation_names)
+    self._evaluation_names = arguments.names(
+      'evaluation_names', evaluation_names
+    )
+    arguments.check_instance(
+      'extra_columns', extra_columns or {}, Mapping, 'a dict of functions'
+    )
     self._extra_columns = dict(extra_columns or {})
+    for name, value_fn in self._extra_columns.items():
+      arguments.check_callable(f'extra_columns[{name!r}]', value_fn)
 
   def on_start(self, round_num: int, num_rounds: int) -> None:
-    """Keeps the rows of the first `round_num` rounds."""
+    """Keeps the rows of the rounds that are done.
+
+    Args:
+      round_num: How many rounds are done already.
+      num_rounds: Not used.
+
+    Raises:
+      RunDirectoryError: If one of those rows is missing, or the file is no
+        table of rounds.
+    """
     del num_rounds
     self._table.truncate(round_num)
 
   def on_round(self, result: training_loop.RoundResult) -> None:
-    """Appends the row."""
+    """Appends the row.
+
+    Args:
+      result: The round.
+
+    Raises:
+      ValueError: If its columns are not those of the table.
+    """
     row = round_row(result, self._evaluation_names)
     for name, value_fn in self._extra_columns.items():
       row[name] = value_fn()
@@ -116,21 +151,30 @@ class TensorBoard(training_loop.Callback):
         aggregator's.
 
     Raises:
-      TypeError: If `log_dir` is no path.
+      TypeError: If an argument has the wrong type.
       ValueError: If `flush_every` is not an integer >= 1.
     """
     self._log_dir = arguments.path_text('log_dir', log_dir)
     self._flush_every = arguments.check_integer('flush_every', flush_every, 1)
-    self._train_names = frozenset(train_names)
+    self._train_names = frozenset(arguments.names('train_names', train_names))
     self._writer: Any = None
 
   def on_start(self, round_num: int, num_rounds: int) -> None:
-    """Opens a new event file."""
+    """Opens a new event file.
+
+    Args:
+      round_num: Not used.
+      num_rounds: Not used.
+    """
     del round_num, num_rounds
     self._writer = tf.summary.create_file_writer(self._log_dir)
 
   def on_round(self, result: training_loop.RoundResult) -> None:
-    """Writes the scalars."""
+    """Writes the scalars.
+
+    Args:
+      result: The round, whose number is the step.
+    """
     with self._writer.as_default(step=result.round_num):
       for name, value in result.metrics.items():
         part = 'train' if name in self._train_names else 'aggregator'
@@ -143,11 +187,21 @@ class TensorBoard(training_loop.Callback):
       self._writer.flush()
 
   def on_error(self, state: Any, round_num: int) -> None:
-    """Closes the event file: the rounds in it will not be run again."""
+    """Closes the event file: the rounds in it will not be run again.
+
+    Args:
+      state: Not used.
+      round_num: Not used.
+    """
     self.on_end(state, round_num)
 
   def on_end(self, state: Any, round_num: int) -> None:
-    """Closes the event file."""
+    """Closes the event file.
+
+    Args:
+      state: Not used.
+      round_num: Not used.
+    """
     del state, round_num
     self._writer.close()
 
@@ -169,7 +223,11 @@ class WarnOfConditioning(training_loop.Callback):
     self._has_warned = False
 
   def on_round(self, result: training_loop.RoundResult) -> None:
-    """Warns if it has to and has not done so."""
+    """Warns if it has to and has not done so.
+
+    Args:
+      result: The round; its metrics are looked at.
+    """
     if self._has_warned:
       return
     advice = conditioning.advice(result.metrics)
@@ -205,15 +263,38 @@ class SaveCheckpoints(training_loop.Callback):
     self._every = arguments.check_integer('every', every, 1)
 
   def on_round(self, result: training_loop.RoundResult) -> None:
-    """Saves the state if it is due."""
+    """Saves the state if it is due.
+
+    Args:
+      result: The round.
+
+    Raises:
+      CheckpointError: If the state cannot be written.
+    """
     if result.round_num % self._every == 0:
       self._store.save(result.state, result.round_num)
 
   def on_error(self, state: Any, round_num: int) -> None:
-    """Saves the state, unless there is a newer one."""
+    """Saves the state, unless there is a newer one.
+
+    Args:
+      state: The state of the learning process.
+      round_num: How many rounds it has seen.
+
+    Raises:
+      CheckpointError: If it cannot be written.
+    """
     if round_num > max(self._store.rounds(), default=-1):
       self._store.save(state, round_num)
 
   def on_end(self, state: Any, round_num: int) -> None:
-    """Saves the state."""
+    """Saves the state.
+
+    Args:
+      state: The state of the learning process.
+      round_num: How many rounds it has seen.
+
+    Raises:
+      CheckpointError: If it cannot be written.
+    """
     self._store.save(state, round_num)

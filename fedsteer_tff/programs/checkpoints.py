@@ -38,6 +38,10 @@ class CheckpointAccessError(CheckpointError):
   """A checkpoint could not be read this time; it may be a good one."""
 
 
+class CheckpointMismatchError(CheckpointError):
+  """A checkpoint is whole, and not one of this program's states."""
+
+
 class CheckpointManager(tff.program.FileProgramStateManager):
   """TFF's state manager for programs, with this module's rule.
 
@@ -123,11 +127,13 @@ class CheckpointManager(tff.program.FileProgramStateManager):
 
     Raises:
       CheckpointAccessError: If the system does not let it be read, for now.
-      CheckpointError: If it is damaged or belongs to another program.
+      CheckpointMismatchError: If it belongs to another program.
+      CheckpointError: If it is damaged.
       ProgramStateNotFoundError: That of `tff.program`, if it is not there.
     """
+    whole = False
     try:
-      self._check_digest(version)
+      whole = self._check_digest(version)
       state = await super().load(version, structure)
       _check_leaves(tf.nest.flatten(state), tf.nest.flatten(structure))
     except tff.program.ProgramStateNotFoundError:
@@ -139,6 +145,12 @@ class CheckpointManager(tff.program.FileProgramStateManager):
           f' readable, found: {_first_line(e)}; it is left as it is, and the'
           ' same command tries again'
         ) from e
+      if whole:
+        raise CheckpointMismatchError(
+          f'the checkpoint of round {version} in {self._directory} must be a'
+          f' state of this process, of the same model and population, found:'
+          f' {_first_line(e)}; it is left as it is'
+        ) from e
       raise CheckpointError(
         f'the checkpoint of round {version} in {self._directory} cannot be'
         f' read: {_first_line(e)}'
@@ -149,7 +161,8 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     """Returns the newest state that can be read, and its version.
 
     Those that are damaged are renamed to 'unreadable_<version>'. A state that
-    the system does not let be read may be a good one, and is left alone.
+    the system does not let be read may be a good one, and one that is whole is
+    one of another program: both are left alone.
 
     Args:
       structure: A state of the same program.
@@ -159,6 +172,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
 
     Raises:
       CheckpointAccessError: If the system does not let one be read, for now.
+      CheckpointMismatchError: If the newest one belongs to another program.
       CheckpointError: If there are states and all of them are damaged, now or
         when it was tried before.
     """
@@ -172,7 +186,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     for version in reversed(versions):
       try:
         return await self.load(version, structure), version
-      except CheckpointAccessError:
+      except (CheckpointAccessError, CheckpointMismatchError):
         raise
       except CheckpointError as e:
         self._warn(f'{e}; it is set aside')
@@ -246,7 +260,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
             digest.update(block)
     return digest.hexdigest()
 
-  def _check_digest(self, version: int) -> None:
+  def _check_digest(self, version: int) -> bool:
     """Checks that a state has the digest that it was written with.
 
     A state without a digest is from an earlier release, or its process ended
@@ -255,12 +269,15 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     Args:
       version: How many rounds the state has seen.
 
+    Returns:
+      Whether there is a digest that says so.
+
     Raises:
       ValueError: If the digest is another.
     """
     path = self._path(version, _DIGEST)
     if not os.path.exists(self._path(version)):
-      return  # For the caller to notice.
+      return False  # For the caller to notice.
     # Of states without a digest too: what cannot be read is noticed here, where
     # the system's error is seen, and not by TensorFlow.
     found = self._digest(version)
@@ -268,11 +285,12 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       with _naming(path), open(path, 'rb') as f:
         stored = f.read()
     except FileNotFoundError:
-      return
+      return False
     if stored != found.encode():
       raise ValueError(
         f'its files must have the digest in {_DIGEST}, found {found}'
       )
+    return True
 
   async def _write_failure(self, version: int, error: Exception) -> str:
     versions = await self.get_versions()
@@ -331,7 +349,11 @@ class Checkpoints:
     asyncio.run(self._manager.save([np.int64(round_num), *leaves], round_num))
 
   def rounds(self) -> list[int]:
-    """Returns the round numbers of the states that are there, oldest first."""
+    """Returns which states are there.
+
+    Returns:
+      How many rounds each of them has seen, ascending; empty if there is none.
+    """
     return asyncio.run(self._manager.get_versions()) or []
 
   def restore(self, like: Any) -> Optional[tuple[Any, int]]:
@@ -356,7 +378,15 @@ class Checkpoints:
 
 
 def _check_leaves(leaves: Sequence[Any], expected: Sequence[Any]) -> None:
-  """Raises `ValueError` if arrays are not those of the same program."""
+  """Checks that arrays are those of the same program.
+
+  Args:
+    leaves: What was stored.
+    expected: As many leaves; those that are no arrays allow anything.
+
+  Raises:
+    ValueError: If a dtype or a shape differs.
+  """
   for i, (leaf, like) in enumerate(zip(leaves, expected)):
     if not isinstance(like, (np.ndarray, np.generic)):
       continue
@@ -370,7 +400,17 @@ def _check_leaves(leaves: Sequence[Any], expected: Sequence[Any]) -> None:
 
 @contextlib.contextmanager
 def _naming(path: str) -> Iterator[None]:
-  """Puts a file's name into errors of the system that are about it."""
+  """Puts a file's name into errors of the system that are about it.
+
+  Args:
+    path: The file.
+
+  Yields:
+    Nothing.
+
+  Raises:
+    OSError: The block's own, with the name if it had none.
+  """
   try:
     yield
   except OSError as e:

@@ -102,7 +102,11 @@ class BernoulliDataSourceIterator(tff.program.FederatedDataSourceIterator):
     return client_ids
 
   def to_bytes(self) -> bytes:
-    """Serializes the seed, the probabilities and the number of draws."""
+    """Serializes the seed, the probabilities and the number of draws.
+
+    Returns:
+      JSON in ASCII, for `from_bytes`.
+    """
     probabilities = self._sampler.probabilities.astype('<f8').tobytes()
     content = {
       'num_draws': self._num_draws,
@@ -173,7 +177,11 @@ class BernoulliDataSource(tff.program.FederatedDataSource):
     return _ids_type()
 
   def iterator(self) -> BernoulliDataSourceIterator:
-    """Returns an iterator that begins with the first draw."""
+    """Begins with the first draw.
+
+    Returns:
+      A new iterator.
+    """
     return BernoulliDataSourceIterator(self._sampler)
 
   def __eq__(self, other: object) -> bool:

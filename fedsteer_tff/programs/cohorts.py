@@ -1,10 +1,44 @@
 """From a round's cohort to the client data that `process.next` takes."""
 
 from collections.abc import Callable, Sequence
+import math
 from typing import Any
 
+import numpy.typing as npt
+
 from fedsteer_tff import participation
+from fedsteer_tff.participation import population
 from fedsteer_tff.programs import arguments
+
+# Cohorts that many standard deviations above the mean are hardly ever met.
+_DEVIATIONS = 4
+
+
+def cohort_multiple(participation_probabilities: npt.ArrayLike) -> int:
+  """Returns a number whose multiples suit cohorts of independent clients.
+
+  Cohorts that are filled up to multiples of it, see `CohortData`, come in two
+  or three sizes, about four standard deviations of a cohort's size apart: few
+  enough for the runtime's memory to stay flat, and near enough to have few
+  clients that stand for nobody. If everybody always takes part, it is N.
+
+  Args:
+    participation_probabilities: Float [N], p_i in (0, 1].
+
+  Returns:
+    An integer in [1, N].
+
+  Raises:
+    TypeError: If the probabilities are not numbers.
+    ValueError: If a probability is outside (0, 1], or there is none.
+  """
+  p = population.check_probabilities(
+    participation_probabilities, 'participation_probabilities'
+  )
+  step = _DEVIATIONS * math.sqrt((p * (1 - p)).sum())
+  largest = min(len(p), p.sum() + step)
+  num_sizes = max(1, round(largest / step)) if step else 1
+  return math.ceil(largest / num_sizes)
 
 
 def check_multiple(value: Any, name: str = 'multiple') -> int:
@@ -41,8 +75,8 @@ class CohortData:
   """Client data of a cohort, filled up to a multiple of some number.
 
   TFF builds a new stack of executors for every number of clients that it
-  meets, and keeps memory for each. Filled up to multiples of a number about as
-  large as the mean cohort, cohorts of all sizes share a few stacks, and the
+  meets, and keeps memory for each. Filled up to multiples of a number such as
+  `cohort_multiple` returns, cohorts of all sizes share a few stacks, and the
   clients that stand for nobody cost little.
   """
 
@@ -73,7 +107,15 @@ class CohortData:
     self._multiple = check_multiple(multiple)
 
   def __call__(self, cohort: participation.Cohort) -> Sequence[Any]:
-    """Returns the list of client data for `process.next`."""
+    """Returns the client data of a round, as `process.next` takes it.
+
+    Args:
+      cohort: Who takes part, and with which probabilities.
+
+    Returns:
+      One element for each client, in the order of the cohort; then those that
+      fill it up.
+    """
     data = [
       self._client_data_fn(int(client_id), float(probability))
       for client_id, probability in zip(

@@ -38,12 +38,16 @@ def build_evaluation(
 
   Raises:
     TypeError: If an argument has the wrong type.
-    ValueError: If the test set is empty.
+    ValueError: If the test set is empty, or has no end.
   """
   arguments.check_callable('model_fn', model_fn)
   arguments.check_instance(
     'test_dataset', test_dataset, tf.data.Dataset, 'a tf.data.Dataset'
   )
+  if test_dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+    raise ValueError(
+      'test_dataset must have an end, found one that repeats for ever'
+    )
   batches = list(test_dataset)
   if not batches:
     raise ValueError('test_dataset must have at least one batch, found none')

@@ -1,6 +1,7 @@
 """What every TFF runtime that answers over gRPC has in common."""
 
 from collections.abc import Callable, Mapping
+import re
 from typing import Any, Optional
 
 import grpc
@@ -18,13 +19,22 @@ CHANNEL_OPTIONS = (
 _FAILED = (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT)
 _FAILED_WORDS = 'Failed to run computation: '
 _ASSERTION = 'assertion failed: '
+# What TensorFlow's losses say of a label that is none of the classes.
+_LABEL = re.compile(
+  r'Received a label value of (\S+) which is outside the valid range of'
+  r' (\[\d+, \d+\))\.'
+)
 
 
 class Stub(tff.framework.RemoteExecutorGrpcStub):
   """A connection to a runtime that may end before what it holds is let go."""
 
   def dispose(self, request: Any) -> None:
-    """Frees values; they are gone with a runtime that does not answer."""
+    """Frees values; they are gone with a runtime that does not answer.
+
+    Args:
+      request: TFF's `DisposeRequest`.
+    """
     try:
       super().dispose(request)
     except grpc.RpcError:
@@ -42,28 +52,95 @@ class ExplainingStub(Stub):
   """A connection to a runtime whose failed computations say one line."""
 
   def create_value(self, request: Any) -> Any:
-    """Makes a value; see `tff.framework.RemoteExecutorGrpcStub`."""
+    """Makes a value; see `tff.framework.RemoteExecutorGrpcStub`.
+
+    Args:
+      request: TFF's `CreateValueRequest`.
+
+    Returns:
+      The `CreateValueResponse`.
+
+    Raises:
+      ComputationError: If a computation failed.
+      RpcError: If the call failed for another reason.
+    """
     return _explaining(super().create_value, request)
 
   def create_call(self, request: Any) -> Any:
-    """Calls a function; see `tff.framework.RemoteExecutorGrpcStub`."""
+    """Calls a function; see `tff.framework.RemoteExecutorGrpcStub`.
+
+    Args:
+      request: TFF's `CreateCallRequest`.
+
+    Returns:
+      The `CreateCallResponse`.
+
+    Raises:
+      ComputationError: If a computation failed.
+      RpcError: If the call failed for another reason.
+    """
     return _explaining(super().create_call, request)
 
   def create_struct(self, request: Any) -> Any:
-    """Makes a structure; see `tff.framework.RemoteExecutorGrpcStub`."""
+    """Makes a structure; see `tff.framework.RemoteExecutorGrpcStub`.
+
+    Args:
+      request: TFF's `CreateStructRequest`.
+
+    Returns:
+      The `CreateStructResponse`.
+
+    Raises:
+      ComputationError: If a computation failed.
+      RpcError: If the call failed for another reason.
+    """
     return _explaining(super().create_struct, request)
 
   def create_selection(self, request: Any) -> Any:
-    """Selects a part; see `tff.framework.RemoteExecutorGrpcStub`."""
+    """Selects a part; see `tff.framework.RemoteExecutorGrpcStub`.
+
+    Args:
+      request: TFF's `CreateSelectionRequest`.
+
+    Returns:
+      The `CreateSelectionResponse`.
+
+    Raises:
+      ComputationError: If a computation failed.
+      RpcError: If the call failed for another reason.
+    """
     return _explaining(super().create_selection, request)
 
   def compute(self, request: Any) -> Any:
-    """Computes a value; see `tff.framework.RemoteExecutorGrpcStub`."""
+    """Computes a value; see `tff.framework.RemoteExecutorGrpcStub`.
+
+    Args:
+      request: TFF's `ComputeRequest`.
+
+    Returns:
+      The `ComputeResponse`.
+
+    Raises:
+      ComputationError: If a computation failed.
+      RpcError: If the call failed for another reason.
+    """
     return _explaining(super().compute, request)
 
 
 def _explaining(method: Callable[[Any], Any], request: Any) -> Any:
-  """Returns what a method returns; an error of a computation is one line."""
+  """Returns what a method returns; an error of a computation is one line.
+
+  Args:
+    method: One of the stub's.
+    request: Its argument.
+
+  Returns:
+    Its result.
+
+  Raises:
+    ComputationError: If a computation failed.
+    RpcError: If the call failed for another reason.
+  """
   try:
     return method(request)
   except grpc.RpcError as e:
@@ -80,6 +157,10 @@ def _explained(details: str) -> str:
     # What is asserted and found, each in brackets.
     reason = reason.removeprefix(_ASSERTION).strip()
     reason = reason.removeprefix('[').removesuffix(']').replace('] [', ' ')
+  label = _LABEL.match(reason)
+  if label:
+    value, classes = label.groups()
+    reason = f"labels of a client's data must be in {classes}, found {value}"
   return reason
 
 

@@ -52,7 +52,12 @@ def write_text(path: PathLike, text: str) -> None:
 
 
 def write_bytes(path: PathLike, content: bytes) -> None:
-  """Replaces the file at `path` by `content`, atomically; see `write_text`."""
+  """Replaces the content of a file, atomically; see `write_text`.
+
+  Args:
+    path: The file to write.
+    content: Its new content.
+  """
   path = os.fspath(path)
   temporary = f'{path}.tmp'
   with open(temporary, 'wb') as f:
@@ -63,7 +68,12 @@ def write_bytes(path: PathLike, content: bytes) -> None:
 
 
 def write_json(path: PathLike, value: Mapping[str, Any]) -> None:
-  """Writes `value` as indented JSON, atomically; see `write_text`."""
+  """Writes indented JSON, atomically; see `write_text`.
+
+  Args:
+    path: The file to write.
+    value: Its new content, of what JSON can hold.
+  """
   write_text(path, json.dumps(value, indent=2) + '\n')
 
 

@@ -36,11 +36,6 @@ class Interruption:
     return self._signal is not None
 
   @property
-  def signal_number(self) -> Optional[int]:
-    """The first signal that has arrived, or None."""
-    return self._signal
-
-  @property
   def exit_code(self) -> int:
     """0, or 128 + signal as shells report it (130 for Ctrl-C)."""
     return 0 if self._signal is None else 128 + int(self._signal)

@@ -66,7 +66,7 @@ class LocalRuntime:
   def __init__(
     self,
     *,
-    max_concurrent_calls: int = -1,
+    max_concurrent_calls: Optional[int] = None,
     log_path: Optional[files.PathLike] = None,
     simulate_secure_sums: bool = False,
     deterministic: bool = False,
@@ -79,7 +79,8 @@ class LocalRuntime:
 
     Args:
       max_concurrent_calls: How many clients train at the same time; no limit
-        if <= 0.
+        if <= 0. None for as many as there are processors: more need more
+        memory, and no less time.
       log_path: The file that the child's output is appended to; a temporary
         file if None, removed at the end.
       simulate_secure_sums: Whether to compute secure sums, such as those of
@@ -97,6 +98,8 @@ class LocalRuntime:
       LocalRuntimeError: If the child does not answer, or nothing can be written
         to `log_path`.
     """
+    if max_concurrent_calls is None:
+      max_concurrent_calls = os.cpu_count() or 1
     arguments.check_instance(
       'max_concurrent_calls', max_concurrent_calls, int, 'an integer'
     )
@@ -139,7 +142,11 @@ class LocalRuntime:
 
   @contextlib.contextmanager
   def activate(self) -> Iterator['LocalRuntime']:
-    """Runs TFF computations here inside the block; stops at its end."""
+    """Runs TFF computations here inside the block; stops at its end.
+
+    Yields:
+      The runtime itself.
+    """
     context = execution.build_context(self.create_executor, self.compile)
     with self._installed(context):
       yield self
@@ -149,6 +156,9 @@ class LocalRuntime:
     """The same for the programs of `tff.program`, which use asyncio.
 
     A computation returns references there: see `tff.program.materialize_value`.
+
+    Yields:
+      The runtime itself.
     """
     context = execution.build_context(
       self.create_executor,
@@ -181,7 +191,12 @@ class LocalRuntime:
       self._temporary_log = None
 
   def _start(self) -> None:
-    """Starts the child and connects to it."""
+    """Starts the child and connects to it.
+
+    Raises:
+      LocalRuntimeError: If there is no program to run, or it ends or does not
+        answer in time.
+    """
     binary = os.path.join(
       os.path.dirname(tff.__file__), 'data', 'worker_binary'
     )

@@ -28,8 +28,29 @@ def _line(cells: Sequence[str]) -> str:
   return buffer.getvalue()
 
 
-def _is_round(row: Mapping[Optional[str], Any]) -> bool:
-  """Whether a row has the table's columns, and the number of a round."""
+def parse(text: str, *, strict: bool = False) -> list[dict[str, str]]:
+  """Returns the rows of a CSV file whose cells may be of any length.
+
+  Args:
+    text: The file's content.
+    strict: Whether what is no good CSV is an error.
+
+  Returns:
+    They, text by column.
+
+  Raises:
+    csv.Error: If it is no good CSV.
+  """
+  # A cell holds the ids of a cohort; Python allows 131,072 characters.
+  limit = csv.field_size_limit(len(text) + 1)
+  try:
+    return list(csv.DictReader(io.StringIO(text), strict=strict))
+  finally:
+    csv.field_size_limit(limit)
+
+
+def _is_round(row: Mapping[Any, Any]) -> bool:
+  """Returns whether a row has the table's columns, and a round's number."""
   # A cell too many has no name, one too few no value.
   if None in row or None in row.values():
     return False
@@ -72,7 +93,7 @@ class MetricsTable:
     # A row whose end is missing was cut short by the end of a process.
     text = text[: text.rfind('\n') + 1]
     try:
-      rows = list(csv.DictReader(io.StringIO(text), strict=True))
+      rows = parse(text, strict=True)
       wrong = [row for row in rows if not _is_round(row)]
     except csv.Error as e:
       raise run_files.RunDirectoryError(

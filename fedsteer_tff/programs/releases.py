@@ -124,7 +124,12 @@ class DurableCsv(tff.program.CSVFileReleaseManager):
       ) from e
 
   async def release(self, value: Any, key: int) -> None:
-    """Writes the numbers in `value` as the row of `key`."""
+    """Writes numbers as a row, and removes the rows of later keys.
+
+    Args:
+      value: A structure of numbers, or of references to them.
+      key: An integer, such as the round.
+    """
     try:
       await super().release(value, key)
     except Exception:
@@ -153,7 +158,13 @@ class DurableSavedModels(tff.program.SavedModelFileReleaseManager):
     self._folder, self._name = root_dir, prefix
 
   async def release(self, value: Any, key: Any) -> None:
-    """Writes `value` as the SavedModel of `key`."""
+    """Writes a SavedModel, in the place of one with the same key.
+
+    Args:
+      value: A structure of arrays, such as a model's weights, or of references
+        to them.
+      key: What the name ends with, such as the round.
+    """
     try:
       await super().release(value, key)
     except Exception:
@@ -178,13 +189,30 @@ class DurableTensorBoard(tff.program.TensorBoardReleaseManager):
     super().__init__(_folder('summary_dir', summary_dir))
 
   async def release(self, value: Any, key: int) -> None:
-    """Writes the numbers in `value` as events of step `key`."""
+    """Writes numbers as events.
+
+    Args:
+      value: A structure of numbers, or of references to them.
+      key: An integer, the events' step.
+    """
     await super().release(value, key)
     self._summary_writer.flush()
 
 
 def _folder(name: str, path: files.PathLike) -> str:
-  """Returns the path of a folder that there is or can be."""
+  """Returns the path of a folder that there is or can be.
+
+  Args:
+    name: The argument's name, for the error message.
+    path: The folder.
+
+  Returns:
+    It, as a string.
+
+  Raises:
+    TypeError: If it is no path.
+    RunDirectoryError: If it is a file.
+  """
   path = arguments.path_text(name, path)
   if os.path.exists(path) and not os.path.isdir(path):
     raise run_files.RunDirectoryError(
@@ -210,7 +238,13 @@ class EvaluationLoop(tff.learning.programs.EvaluationManager):
     start_timestamp_seconds: int,
     model_weights: tff.learning.models.ModelWeights,
   ) -> None:
-    """Evaluates and releases; see `tff.learning.programs.EvaluationManager`."""
+    """Evaluates and releases; see `tff.learning.programs.EvaluationManager`.
+
+    Args:
+      train_round: The round of training whose model is evaluated.
+      start_timestamp_seconds: When that is, in whole seconds since 1970.
+      model_weights: The model's weights.
+    """
     await super().start_evaluation(
       train_round, start_timestamp_seconds, model_weights
     )

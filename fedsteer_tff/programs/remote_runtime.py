@@ -132,7 +132,11 @@ class RemoteRuntime:
 
   @contextlib.contextmanager
   def activate(self) -> Iterator['RemoteRuntime']:
-    """Runs TFF computations here inside the block; disconnects at its end."""
+    """Runs TFF computations here inside the block; disconnects at its end.
+
+    Yields:
+      The runtime itself.
+    """
     with self._installed(_Context(self._workers, self._open_secure_sums)):
       yield self
 
@@ -142,6 +146,9 @@ class RemoteRuntime:
 
     A computation returns references there: see `tff.program.materialize_value`.
     Computations run one after the other, each over the workers.
+
+    Yields:
+      The runtime itself.
     """
     context = _InTurn(_Context(self._workers, self._open_secure_sums))
     with self._installed(tff.program.NativeFederatedContext(context)):
@@ -161,7 +168,11 @@ class RemoteRuntime:
       worker.close()
 
   def _check_workers(self) -> None:
-    """Raises `RemoteRuntimeError` unless all workers can be used."""
+    """Lets each worker run a small computation.
+
+    Raises:
+      RemoteRuntimeError: If one does not answer in time, or computes it wrong.
+    """
 
     @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
     def add_up(values: tff.Value) -> tff.Value:
@@ -204,7 +215,18 @@ class _Worker:
     self._attempts = 0
 
   def invoke(self, comp: Any, arg: Any) -> Any:
-    """Runs a computation; see `tff.framework.SyncContext.invoke`."""
+    """Runs a computation; see `tff.framework.SyncContext.invoke`.
+
+    Args:
+      comp: The computation.
+      arg: Its argument.
+
+    Returns:
+      Its result.
+
+    Raises:
+      RemoteRuntimeError: If the connection broke, or the worker cannot run it.
+    """
     self._attempts = 0
     try:
       return self._context.invoke(comp, arg)
@@ -215,7 +237,7 @@ class _Worker:
       ) from e
 
   def failure(self) -> Optional[str]:
-    """Waits for an answer; returns None, or an error if none came in time."""
+    """Returns an error if no answer comes in time; None as soon as one does."""
     deadline = time.monotonic() + self._timeout_seconds
     while True:
       left = max(deadline - time.monotonic(), _RETRY_SECONDS)
@@ -351,7 +373,7 @@ def _pair(arg: Any) -> tuple[Any, Any]:
 
 
 def _has_clients(type_spec: Optional[tff.Type]) -> bool:
-  """Whether values of a type hold something of each client."""
+  """Returns whether values of a type hold something of each client."""
   if isinstance(type_spec, tff.FederatedType):
     return type_spec.placement is tff.CLIENTS
   if isinstance(type_spec, tff.StructType):

@@ -180,7 +180,18 @@ class ResidentProcess:
     return self._place
 
   def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Returns what a coroutine returns."""
+    """Returns what a coroutine returns.
+
+    Args:
+      coroutine: What to run, in the thread of its own.
+
+    Returns:
+      Its result.
+
+    Raises:
+      LocalRuntimeError: If the runtime has ended.
+      RpcError: If it is there and fails.
+    """
     try:
       return self._thread.submit(asyncio.run, coroutine).result()
     except grpc.RpcError as e:
@@ -230,7 +241,20 @@ async def _create(
   value: Any,
   type_spec: tff.FederatedType,
 ) -> Any:
-  """Puts an argument of `process.next` into an executor."""
+  """Puts an argument of `process.next` into an executor.
+
+  Args:
+    executor: The executor.
+    name: The argument's name, for the error message.
+    value: The argument.
+    type_spec: The type that it must have.
+
+  Returns:
+    A reference to the value there.
+
+  Raises:
+    TypeError: If it has another type.
+  """
   try:
     return await executor.create_value(value, type_spec)
   except (TypeError, ValueError) as e:

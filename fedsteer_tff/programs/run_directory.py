@@ -238,7 +238,11 @@ class RunDirectory:
     return run_files.read_object(self.summary_path, required)
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
-    """Writes the result: the run counts as complete from now on."""
+    """Writes the result: the run counts as complete from now on.
+
+    Args:
+      summary: Names to what JSON can hold.
+    """
     files.write_json(self.summary_path, summary)
 
   def _free_name(self, pattern: str) -> str:
@@ -296,7 +300,11 @@ class RunDirectory:
     )
 
   def _acquire_lock(self) -> None:
-    """Takes the folder for this process; the kernel frees it at its end."""
+    """Takes the folder for this process; the kernel frees it at its end.
+
+    Raises:
+      RunDirectoryError: If another process has it.
+    """
     lock = open(os.path.join(self._path, _LOCK), 'ab')
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -315,7 +323,17 @@ class RunDirectory:
     may_grow: Optional[str],
     may_change: Collection[str],
   ) -> None:
-    """Raises `RunDirectoryError` that names every entry that differs."""
+    """Checks that the folder's run has the same configuration.
+
+    Args:
+      stored: That of the run.
+      config: The one that is wanted.
+      may_grow: The entry that may be larger than in the run; None for none.
+      may_change: The entries that may differ.
+
+    Raises:
+      RunDirectoryError: If others do; it names them all.
+    """
     changed = []
     for name in sorted(set(stored) | set(config)):
       old, new = stored.get(name), config.get(name)

@@ -8,11 +8,9 @@ import os
 # One arena of the C library's malloc: cohorts of changing size fragment many.
 _MALLOC = {'MALLOC_ARENA_MAX': '1'}
 
-# Blocks of at least this many bytes malloc gives back to the kernel at once.
-LARGE_BLOCK_BYTES = 32 * 2**20
-
-# Unless it is told to keep them. To get zeroed pages again takes longer than to
-# compute with them.
+# Malloc gives blocks of 32 MiB and more back to the kernel at once, unless it
+# is told to keep them. To get zeroed pages again takes longer than to compute
+# with them.
 _KEEP = {
   'MALLOC_MMAP_THRESHOLD_': str(2**40),
   'MALLOC_TRIM_THRESHOLD_': str(2**40),

@@ -25,6 +25,7 @@ from fedsteer_tff import participation
 from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import evaluation
 from fedsteer_tff.programs import local_runtime
+from fedsteer_tff.programs import memory
 from fedsteer_tff.programs import remote_runtime
 from fedsteer_tff.programs import resident_state
 
@@ -81,7 +82,11 @@ class Callback:
     """
 
   def on_round(self, result: RoundResult) -> None:
-    """After every round, in the order of the callbacks."""
+    """After every round, in the order of the callbacks.
+
+    Args:
+      result: The round.
+    """
 
   def on_error(self, state: Any, round_num: int) -> None:
     """After an error in a round, before it leaves the loop.
@@ -112,7 +117,15 @@ class Sampler(Protocol):
   def cohort(
     self, round_num: int, forced_clients: Sequence[int] = ()
   ) -> participation.Cohort:
-    """Returns the cohort of a round."""
+    """Draws the active clients of a round.
+
+    Args:
+      round_num: The round, 1 for the first one.
+      forced_clients: Distinct ids of clients that are active in any case.
+
+    Returns:
+      The round's `Cohort`, which may be empty.
+    """
 
 
 def flatten_metrics(metrics: Mapping[str, Any]) -> Metrics:
@@ -327,41 +340,44 @@ def run(
     callback.on_start(first_round, num_rounds)
   round_num = first_round
   newest: Optional[tuple[Any, int]] = None
-  while round_num < num_rounds and not stop_requested():
-    # Of the rounds that are over, in case that this one fails.
-    before = _AtHand(training, round_num, newest)
-    round_num += 1
-    try:
-      start = time.perf_counter()
-      forced: Sequence[int] = ()
-      if forced_clients_fn is not None:
-        forced = [int(i) for i in forced_clients_fn(before.state(), round_num)]
-      cohort = sampler.cohort(round_num, forced_clients=forced)
-      metrics = flatten_metrics(training.next(client_data_fn(cohort)))
-      seconds = time.perf_counter() - start
+  with memory.collecting_what_is_new():
+    while round_num < num_rounds and not stop_requested():
+      # Of the rounds that are over, in case that this one fails.
+      before = _AtHand(training, round_num, newest)
+      round_num += 1
+      try:
+        start = time.perf_counter()
+        forced: Sequence[int] = ()
+        if forced_clients_fn is not None:
+          forced = [
+            int(i) for i in forced_clients_fn(before.state(), round_num)
+          ]
+        cohort = sampler.cohort(round_num, forced_clients=forced)
+        metrics = flatten_metrics(training.next(client_data_fn(cohort)))
+        seconds = time.perf_counter() - start
 
-      evaluated = None
-      if evaluate_fn is not None and round_num % evaluate_every == 0:
-        evaluated = evaluate_fn(training.model_weights())
-    except Exception:
-      before.tell(callbacks)
-      raise
-    # A state that the runtime may lose, but Python does not. Of those that pass
-    # through Python, the next one is there.
-    newest = None if isinstance(training, _PassedState) else before.newest
-    del before
-    result = RoundResult(
-      round_num=round_num,
-      state_fn=training.snapshot(),
-      cohort=cohort,
-      metrics=metrics,
-      evaluation=evaluated,
-      seconds=seconds,
-      is_last=round_num == num_rounds,
-    )
-    for callback in callbacks:
-      callback.on_round(result)
-    del result  # And with it, maybe, a state.
+        evaluated = None
+        if evaluate_fn is not None and round_num % evaluate_every == 0:
+          evaluated = evaluate_fn(training.model_weights())
+      except Exception:
+        before.tell(callbacks)
+        raise
+      # A state that the runtime may lose, but Python does not. Of those that
+      # pass through Python, the next one is there.
+      newest = None if isinstance(training, _PassedState) else before.newest
+      del before
+      result = RoundResult(
+        round_num=round_num,
+        state_fn=training.snapshot(),
+        cohort=cohort,
+        metrics=metrics,
+        evaluation=evaluated,
+        seconds=seconds,
+        is_last=round_num == num_rounds,
+      )
+      for callback in callbacks:
+        callback.on_round(result)
+      del result  # And with it, maybe, a state.
   state = training.state()
   for callback in callbacks:
     callback.on_end(state, round_num)

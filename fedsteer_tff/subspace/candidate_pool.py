@@ -343,7 +343,7 @@ def _with_coordinates(
 
 
 def _frequent_threshold(probabilities: tf.Tensor, size: int) -> tf.Tensor:
-  """The median, or less if fewer than `size` probabilities reach it."""
+  """Returns the median, or less if fewer than `size` probabilities reach it."""
   descending = tf.sort(probabilities, direction='DESCENDING')
   count = tf.shape(descending)[0]
   padded = tf.concat([descending, [0.0]], axis=0)
@@ -357,7 +357,7 @@ def _frequent_threshold(probabilities: tf.Tensor, size: int) -> tf.Tensor:
 def _assign_slots(
   core_set: tf.Tensor, chosen: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Keeps members that stay in their slots, puts new ones into free slots."""
+  """Returns the new core set, in which members keep slots, and which did."""
   same = tf.equal(core_set[:, tf.newaxis], chosen[tf.newaxis])
   same &= chosen >= 0
   kept = tf.reduce_any(same, axis=1)

@@ -9,6 +9,7 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
+from fedsteer_tff import arguments
 from fedsteer_tff.subspace import core_objective
 
 # A swap must improve E by more than rounding, or the search may not end.
@@ -74,7 +75,7 @@ def select_core_set(
   Raises:
     ValueError: If `core_set_size` is not a positive integer.
   """
-  _check_size(core_set_size)
+  arguments.check_integer('core_set_size', core_set_size, 1)
   objective = core_objective.from_grams(
     candidate_gram, cross_gram, target_squared_norms, weights, ridge
   )
@@ -117,7 +118,7 @@ def select_core_set_from_vectors(
   Raises:
     ValueError: If `core_set_size` is not a positive integer.
   """
-  _check_size(core_set_size)
+  arguments.check_integer('core_set_size', core_set_size, 1)
   objective = core_objective.from_vectors(candidates, targets, weights, ridge)
   return _search(
     objective, core_set_size, eligible, members, smallest_gain, max_swaps
@@ -205,17 +206,6 @@ def _search(
     [greedy_set, greedy_error, tf.constant(0), tf.constant(True)],
   )
   return CoreSelection(core_set, error, greedy_error, num_swaps)
-
-
-def _check_size(core_set_size: int) -> None:
-  if (
-    not isinstance(core_set_size, int)
-    or isinstance(core_set_size, bool)
-    or core_set_size < 1
-  ):
-    raise ValueError(
-      f'core_set_size must be an integer >= 1, found {core_set_size!r}'
-    )
 
 
 def _infinity() -> tf.Tensor:

@@ -184,7 +184,7 @@ def staleness(
 
 
 def _mean_ratio(squared: tf.Tensor, squared_norms: tf.Tensor) -> tf.Tensor:
-  """Mean of the roots' ratio over the rows with a norm above 0."""
+  """Returns the mean of the roots' ratio over the rows with a norm above 0."""
   positive = squared_norms > 0
   ratios = tf.sqrt(tf.math.divide_no_nan(tf.maximum(squared, 0), squared_norms))
   count = tf.reduce_sum(tf.cast(positive, tf.float64))

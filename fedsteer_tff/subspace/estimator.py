@@ -16,12 +16,11 @@ remember all clients' last updates, such as FedVARP.
 
 from collections.abc import Sequence
 import dataclasses
-import math
-import numbers
 from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
+from fedsteer_tff import arguments
 from fedsteer_tff.subspace import projection
 
 BEFORE_AGGREGATION = 'before_aggregation'
@@ -81,15 +80,7 @@ class EstimatorRule:
       self.correction_weighting,
       CORRECTION_WEIGHTINGS,
     )
-    smoothing = self.correction_smoothing
-    if isinstance(smoothing, bool) or not isinstance(smoothing, numbers.Real):
-      raise TypeError(
-        f'correction_smoothing must be a number, found {smoothing!r}'
-      )
-    if not math.isfinite(smoothing) or not 0 < smoothing <= 1:
-      raise ValueError(
-        f'correction_smoothing must be in (0, 1], found {smoothing!r}'
-      )
+    arguments.check_fraction('correction_smoothing', self.correction_smoothing)
 
   @property
   def refreshes_before(self) -> bool:
@@ -119,7 +110,16 @@ class EstimatorRule:
   def importance(
     self, weights: tf.Tensor, probabilities: tf.Tensor
   ) -> tf.Tensor:
-    """Returns w_i of the correction for n_i and p_i of any shape."""
+    """Returns w_i of the correction.
+
+    Args:
+      weights: Float of any shape, n_i.
+      probabilities: Float of the same shape and dtype, p_i > 0.
+
+    Returns:
+      n_i / p_i, or n_i itself for 'participant_mean'; of the same shape and
+      dtype.
+    """
     if not self.uses_probabilities:
       return weights
     return weights / probabilities
@@ -297,7 +297,16 @@ def _reciprocal(value: tf.Tensor) -> tf.Tensor:
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-  """Raises ValueError, naming the parameter, unless `value` is a choice."""
+  """Checks that a parameter is one of a few strings.
+
+  Args:
+    name: Its name, for the message.
+    value: Its value.
+    choices: The strings that are allowed.
+
+  Raises:
+    ValueError: If `value` is none of them.
+  """
   if not isinstance(value, str) or value not in choices:
     listed = ', '.join(repr(choice) for choice in choices)
     raise ValueError(f'{name} must be one of {listed}, found {value!r}')

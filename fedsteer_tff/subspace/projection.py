@@ -10,10 +10,11 @@ the core clients report now. (FedSteer, arXiv 2606.10124, "Corrective
 Projections".)
 """
 
-import math
 from typing import Optional
 
 import tensorflow as tf
+
+from fedsteer_tff import arguments
 
 # Rounding of a Gram matrix that was summed in the dtype of the updates grows
 # with its size; this many units of it are always left on the diagonal.
@@ -31,17 +32,20 @@ def check_ridge(ridge: float, absolute_ridge: Optional[float] = None) -> None:
     TypeError: If one of them is not a number.
     ValueError: If one of them is negative or not finite.
   """
-  for name, value in (('ridge', ridge), ('absolute_ridge', absolute_ridge)):
-    if value is None and name == 'absolute_ridge':
-      continue
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-      raise TypeError(f'{name} must be a number, found {value!r}')
-    if not math.isfinite(value) or value < 0:
-      raise ValueError(f'{name} must be finite and >= 0, found {value!r}')
+  arguments.check_nonnegative('ridge', ridge)
+  if absolute_ridge is not None:
+    arguments.check_nonnegative('absolute_ridge', absolute_ridge)
 
 
 def gram_matrix(basis: tf.Tensor) -> tf.Tensor:
-  """Returns the inner products [k, k] of the rows of `basis` [k, D]."""
+  """Returns the inner products of the rows of `basis`.
+
+  Args:
+    basis: Float [k, D], Q.
+
+  Returns:
+    Q Q^T [k, k] in the dtype of `basis`.
+  """
   return tf.matmul(basis, basis, transpose_b=True)
 
 
@@ -151,7 +155,15 @@ def project(
 
 
 def reconstruct(basis: tf.Tensor, coordinates: tf.Tensor) -> tf.Tensor:
-  """Returns the estimates Q^T s [m, D] for coordinates [m, k]."""
+  """Returns the estimates that coordinates stand for.
+
+  Args:
+    basis: Float [k, D], Q.
+    coordinates: Float [m, k] of the same dtype, s_i.
+
+  Returns:
+    Float [m, D], rows Q^T s_i.
+  """
   return tf.matmul(coordinates, basis)
 
 

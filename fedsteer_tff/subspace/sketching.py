@@ -24,18 +24,35 @@ from typing import Union
 
 import tensorflow as tf
 
+from fedsteer_tff import arguments
+
 # Sums that the rows of a long vector are gathered in.
 _NUM_SUMS = 256
 
 
 def check_sketch_size(size: int) -> None:
-  """Raises ValueError unless `size` is a positive integer."""
-  if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-    raise ValueError(f'sketch_size must be an integer >= 1, found {size!r}')
+  """Checks the number of buckets of a sketch.
+
+  Args:
+    size: What should be an integer >= 1.
+
+  Raises:
+    TypeError: If it is no integer.
+    ValueError: If it is below 1.
+  """
+  arguments.check_integer('sketch_size', size, 1)
 
 
 def sketch_width(dimension: int, size: int) -> int:
-  """Returns the length of a sketch: `size`, or D where that is not longer."""
+  """Returns the length of a sketch.
+
+  Args:
+    dimension: D, the length of the vectors.
+    size: Number of buckets, >= 1.
+
+  Returns:
+    `size`, or D where that is not longer.
+  """
   return min(dimension, size)
 
 
@@ -135,7 +152,7 @@ def _draw_signs(
 
 
 def _rotate(rows: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:
-  """Rotates row r of each matrix of [n, r, size] by shifts[r] to the right."""
+  """Returns [n, r, size], row r of each matrix rotated right by shifts[r]."""
   _, num_rows, size = rows.shape
   # All rows together may have more entries than 32 bits can count.
   num_vectors = tf.shape(rows, tf.int64)[0]

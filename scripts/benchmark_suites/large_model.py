@@ -1,6 +1,7 @@
 """How long the aggregation of a large model takes, without any training."""
 
 import collections
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow_federated as tff
 
 from fedsteer_tff import aggregators
 from fedsteer_tff import programs
+from fedsteer_tff import subspace
 from scripts.benchmark_suites import results
 from scripts.benchmark_suites import timing
 from scripts.benchmark_suites import training
@@ -31,19 +33,15 @@ def large_model_suite(rounds: Optional[int], small: bool) -> results.Result:
       dimension,
     ),
   }
-  with programs.LocalRuntime(keep_freed_memory=True).activate() as runtime:
-    entries = {
-      name: timing.resident(
-        process,
-        runtime,
-        lambda round_num: [
-          np.int32((7 * round_num + 11 * i) % training.POPULATION)
-          for i in range(training.CLIENTS)
-        ],
-      )
-      for name, process in processes.items()
-    }
-    times = timing.interleave(runtime, entries, rounds or 10)
+  times = _measure(processes, rounds)
+  passes = _measure(
+    {
+      'copy of Q': _pass_over_q(dimension, _copy, changes=True),
+      'product with Q': _pass_over_q(dimension, _product),
+      'ten sketches': _pass_over_q(dimension, _sketches),
+    },
+    rounds,
+  )
 
   def per_million(seconds: Any) -> str:
     return f'{np.median(seconds) / dimension * 1e6:.4f}'
@@ -56,10 +54,37 @@ def large_model_suite(rounds: Optional[int], small: bool) -> results.Result:
       ),
       'without a core set': per_million(times.seconds['sum'] - made_up),
       'making the updates up, which is taken off both': per_million(made_up),
+      'a copy of Q, a product with Q, ten sketches': ', '.join(
+        per_million(seconds) for seconds in passes.seconds.values()
+      ),
       'FedSteer / inverse-probability sum': times.ratio('fedsteer', 'sum'),
     },
-    raw=dict(weights=dimension, clients=training.CLIENTS, **times.raw()),
+    raw=dict(
+      weights=dimension,
+      clients=training.CLIENTS,
+      **times.raw(),
+      passes=passes.raw(),
+    ),
   )
+
+
+def _measure(
+  processes: Mapping[str, Any], rounds: Optional[int]
+) -> timing.Times:
+  """Measures rounds of processes in turns, in a runtime of their own."""
+
+  def client_ids(round_num):
+    return [
+      np.int32((7 * round_num + 11 * i) % training.POPULATION)
+      for i in range(training.CLIENTS)
+    ]
+
+  with programs.LocalRuntime(keep_freed_memory=True).activate() as runtime:
+    entries = {
+      name: timing.resident(process, runtime, client_ids)
+      for name, process in processes.items()
+    }
+    return timing.interleave(runtime, entries, rounds or 10)
 
 
 class _Aggregation:
@@ -145,6 +170,66 @@ def _making_up_only(dimension: int) -> _Aggregation:
   @tff.federated_computation
   def initialize():
     return tff.federated_value(np.float32(0), tff.SERVER)
+
+  return _without_weights(next_fn, initialize)
+
+
+def _copy(core_updates):
+  # As `server_round` writes it, with a row for each client.
+  slots = tf.range(training.CORE_SET_SIZE)
+  written = tf.dynamic_stitch(
+    [slots, slots[:0]], [core_updates, core_updates[:0]]
+  )
+  return tf.ensure_shape(written, core_updates.shape)
+
+
+def _product(core_updates):
+  # That of the correction, and that of the baseline.
+  coordinates = tf.ones([2, training.CORE_SET_SIZE])
+  return subspace.reconstruct(core_updates, coordinates)
+
+
+def _sketches(core_updates):
+  # As many clients' as Q has rows.
+  size = aggregators.FedSteerFactory(training.POPULATION).sketch_size
+  return subspace.sketch(core_updates, size)
+
+
+def _pass_over_q(
+  dimension: int, function: Callable[[Any], Any], changes: bool = False
+) -> _Aggregation:
+  """Builds rounds with nothing but one of the passes over k D numbers.
+
+  Args:
+    dimension: D.
+    function: From Q to a tensor.
+    changes: Whether that is the new Q.
+  """
+  q_type = tff.TensorType(np.float32, [training.CORE_SET_SIZE, dimension])
+
+  @tff.tensorflow.computation(q_type)
+  def compute(core_updates):
+    result = function(core_updates)
+    # A round is over when what it measures is there.
+    return (result if changes else core_updates), tf.reshape(result, [-1])[-1]
+
+  @tff.federated_computation(
+    tff.FederatedType(q_type, tff.SERVER),
+    tff.FederatedType(np.int32, tff.CLIENTS),
+  )
+  def next_fn(state, ids):
+    del ids
+    return tff.learning.templates.LearningProcessOutput(
+      *tff.federated_map(compute, state)
+    )
+
+  @tff.tensorflow.computation
+  def ones():
+    return tf.ones([training.CORE_SET_SIZE, dimension])
+
+  @tff.federated_computation
+  def initialize():
+    return tff.federated_eval(ones, tff.SERVER)
 
   return _without_weights(next_fn, initialize)
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from typing import Optional
 
-import numpy as np
 import tensorflow_federated as tff
 import tqdm
 
@@ -17,13 +16,13 @@ from scripts.benchmark_suites import results
 from scripts.benchmark_suites import training
 
 _MEMORY_ROUNDS = 2000
-# As `scripts.train` does; and the largest cohort of all rounds that are run.
-_FILLED_TO, _LARGEST_COHORT = 4, 20
+# Of all rounds that are run.
+_LARGEST_COHORT = 20
 
 
 def memory_suite(rounds: Optional[int], small: bool) -> results.Result:
   """Memory over many rounds of Bernoulli cohorts."""
-  return _memory(rounds, small, _FILLED_TO)
+  return _memory(rounds, small)
 
 
 def memory_one_size_suite(rounds: Optional[int], small: bool) -> results.Result:
@@ -32,7 +31,7 @@ def memory_one_size_suite(rounds: Optional[int], small: bool) -> results.Result:
 
 
 def _memory(
-  rounds: Optional[int], small: bool, filled_to: int
+  rounds: Optional[int], small: bool, filled_to: Optional[int] = None
 ) -> results.Result:
   work = training.Work(small)
   rounds = rounds or (60 if small else _MEMORY_ROUNDS)
@@ -44,7 +43,7 @@ def _memory(
       lambda client_id, p: work.client(client_id, training.POPULATION, p)
     ),
     padding=client_work.padding_client_data(work.spec),
-    multiple=filled_to,
+    multiple=filled_to or programs.cohort_multiple(probabilities),
   )
   used, alone = [], []
   bar = tqdm.tqdm(total=rounds, unit='round')
@@ -113,10 +112,7 @@ def _download_bytes(process: tff.learning.templates.LearningProcess) -> int:
   form = tff.backends.mapreduce.get_map_reduce_form_for_computation(
     process.next
   )
-  return sum(
-    tensor.dtype.itemsize * int(np.prod(tensor.shape))
-    for tensor in tff.structure.flatten(form.prepare.type_signature.result)
-  )
+  return results.type_bytes(form.prepare.type_signature.result)
 
 
 def import_suite(rounds: Optional[int], small: bool) -> results.Result:

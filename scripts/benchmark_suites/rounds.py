@@ -31,10 +31,19 @@ def round_suite(rounds: Optional[int], small: bool) -> results.Result:
       runtime,
       work.data_for('fedsteer'),
     )
+    entries['fedsteer k = 0, resident'] = timing.resident(
+      work.fedsteer(core_set=()),
+      runtime,
+      work.data_for('fedsteer'),
+    )
     # What it costs at least to get the states in and out.
     entries['fedavg, state passed'] = timing.passed(fedavg)
     entries['fedsteer, state passed'] = timing.passed(fedsteer)
     times = timing.interleave(runtime, entries, rounds or _ROUNDS)
+  state_bytes = {
+    name: results.type_bytes(process.next.type_signature.parameter[0].member)
+    for name, process in (('fedavg', fedavg), ('fedsteer', fedsteer))
+  }
   return dict(
     headlines={
       'FedSteer / FedAvg, process.next': times.ratio(
@@ -52,6 +61,9 @@ def round_suite(rounds: Optional[int], small: bool) -> results.Result:
       'k = 30 / k = 10, state resident': times.ratio(
         'fedsteer k = 30, resident', 'fedsteer, resident'
       ),
+      'the same without a core set': times.ratio(
+        'fedsteer k = 0, resident', 'fedavg, resident'
+      ),
       'FedAvg, process.next': results.seconds_text(
         times.seconds['fedavg, next']
       ),
@@ -59,7 +71,12 @@ def round_suite(rounds: Optional[int], small: bool) -> results.Result:
         times.seconds['fedavg, resident']
       ),
     },
-    raw=dict(weights=work.num_weights, clients=training.CLIENTS, **times.raw()),
+    raw=dict(
+      weights=work.num_weights,
+      clients=training.CLIENTS,
+      state_bytes=state_bytes,
+      **times.raw(),
+    ),
   )
 
 

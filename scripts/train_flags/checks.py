@@ -12,6 +12,11 @@ from scripts.train_flags import arguments
 from scripts.train_flags import errors
 from scripts.train_flags import groups
 
+# Of what models are made of.
+_LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
+# That Keras takes.
+_LARGEST_SEED = 2**32 - 1
+
 
 def parse(
   argv: Sequence[str], values: Optional[flags.FlagValues] = None
@@ -29,7 +34,7 @@ def parse(
     values = flags.FLAGS
   try:
     rest = values(list(argv))
-  except flags.Error as e:
+  except (flags.Error, UnicodeDecodeError) as e:  # Of a file with flags, too.
     raise errors.FlagError(' '.join(str(e).split())) from e
   if len(rest) > 1:
     raise errors.FlagError(
@@ -103,6 +108,18 @@ def check(values: flags.FlagValues) -> None:
     value = values[name].value
     if isinstance(value, float) and not math.isfinite(value):
       raise errors.FlagError(f'--{name} must be a finite number, found {value}')
+    if isinstance(value, float) and abs(value) > _LARGEST_FLOAT:
+      raise errors.FlagError(
+        f'--{name} must be finite in float32, found {value}'
+      )
+  if values.seed > _LARGEST_SEED:
+    raise errors.FlagError(
+      f'--seed must be at most {_LARGEST_SEED}, found {values.seed}'
+    )
+  if values.sketch_seed is not None and abs(values.sketch_seed) >= 2**63:
+    raise errors.FlagError(
+      f'--sketch_seed must have 64 bits, found {values.sketch_seed}'
+    )
   if (
     values.participation_estimate != 'known'
     and values.participation == 'explicit'

@@ -1,6 +1,6 @@
 """Checks of arguments that all models share."""
 
-from fedsteer_tff.participation import arguments
+from fedsteer_tff import arguments
 
 
 def check_arguments(

@@ -98,7 +98,7 @@ def _preact_resnet(
   groups: int,
   first_stride: int,
 ) -> tf.keras.Model:
-  """Builds a network with `blocks` blocks for each entry of `filters`."""
+  """Returns a network with `blocks` blocks for each entry of `filters`."""
   layers = tf.keras.layers
   numbers = itertools.count()
 

@@ -587,7 +587,7 @@ def test_the_same_rounds_give_the_same_state_bit_for_bit():
     (
       {'sketch_size': 0},
       ValueError,
-      'sketch_size must be an integer >= 1, found 0',
+      'sketch_size must be >= 1, found 0',
     ),
     (
       {'sketch_seed': 0.5},

@@ -153,6 +153,24 @@ ROWS = (
       'dataset must be a tf.data.Dataset, found [1, 2]',
     ),
     (
+      'a dataset without an end',
+      {'dataset': small_training.dataset(0).repeat()},
+      ValueError,
+      'dataset must have an end, found one that repeats for ever for client 0',
+    ),
+    (
+      'a weight beyond float32',
+      {'weight': 1e39},
+      ValueError,
+      'weight must be finite and >= 0, found 1e+39 for client 0',
+    ),
+    (
+      'a probability that is 0 in float32',
+      {'participation_probability': 1e-46},
+      ValueError,
+      'participation_probability must be in (0, 1], found 1e-46 for client 0',
+    ),
+    (
       'weight NaN',
       {'weight': _NAN},
       ValueError,
@@ -204,6 +222,20 @@ ROWS = (
       {'client_id': 0.5},
       TypeError,
       'client_id must be an integer, found 0.5',
+    ),
+    (
+      'an id of more than 31 bits',
+      {'client_id': 2**40},
+      ValueError,
+      'client_id must be in [0, 2**31), or -1 for a client that stands for'
+      f' nobody, found {2**40}',
+    ),
+    (
+      'a negative id that is not padding',
+      {'client_id': -2},
+      ValueError,
+      'client_id must be in [0, 2**31), or -1 for a client that stands for'
+      ' nobody, found -2',
     ),
     (
       'several ids',
@@ -296,6 +328,12 @@ ROWS = (
       {'learning_rate': _NAN},
       ValueError,
       'learning_rate must be finite and > 0, found nan',
+    ),
+    (
+      'an infinite rate',
+      {'learning_rate': _INF},
+      ValueError,
+      'learning_rate must be finite and > 0, found inf',
     ),
     (
       'zero clients',

@@ -1,7 +1,9 @@
 """Bad arguments and damaged files of programs, before any round."""
 
+import errno
 import functools
 import os
+from unittest import mock
 
 import numpy as np
 import tensorflow_federated as tff
@@ -56,6 +58,12 @@ def _open_foreign(folder):
 def _open_below_a_file(folder):
   (folder / 'file').write_text('mine')
   programs.RunDirectory(folder / 'file' / 'run').open(_CONFIG)
+
+
+def _open_read_only(folder):
+  error = OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
+  with mock.patch.object(os, 'makedirs', side_effect=error):
+    programs.RunDirectory(folder / 'run').open(_CONFIG)
 
 
 def _open_twice(folder):
@@ -208,6 +216,13 @@ ROWS = (
   ),
   _row(
     'programs.RunDirectory',
+    'a folder on a file system that is read-only',
+    _open_read_only,
+    _DIRECTORY_ERROR,
+    'output_dir must be a folder that can be written, found: [Errno 30]',
+  ),
+  _row(
+    'programs.RunDirectory',
     'a folder that another process uses',
     _open_twice,
     _DIRECTORY_ERROR,
@@ -269,6 +284,41 @@ ROWS = (
     lambda _: programs.MetricsCsv(3),
     TypeError,
     'path must be a path, found 3',
+  ),
+  _row(
+    'programs.MetricsCsv',
+    'one name for several',
+    lambda folder: programs.MetricsCsv(folder, evaluation_names='loss'),
+    TypeError,
+    "evaluation_names must be a list of names, found 'loss'",
+  ),
+  _row(
+    'programs.MetricsCsv',
+    'a column that is no function',
+    lambda folder: programs.MetricsCsv(folder, extra_columns={'x': 3}),
+    TypeError,
+    "extra_columns['x'] must be a function, found 3",
+  ),
+  _row(
+    'programs.MetricsCsv',
+    'columns as a list',
+    lambda folder: programs.MetricsCsv(folder, extra_columns=['x']),
+    TypeError,
+    "extra_columns must be a dict of functions, found ['x']",
+  ),
+  _row(
+    'programs.TensorBoard',
+    'one name for several',
+    lambda folder: programs.TensorBoard(folder, train_names='loss'),
+    TypeError,
+    "train_names must be a list of names, found 'loss'",
+  ),
+  _row(
+    'programs.TensorBoard',
+    'no names',
+    lambda folder: programs.TensorBoard(folder, train_names=None),
+    TypeError,
+    'train_names must be a list of names, found None',
   ),
   _row(
     'programs.MetricsCsv',
@@ -374,8 +424,9 @@ ROWS = (
     'programs.Checkpoints',
     'a state of another version',
     _restore_damaged(_leave, {'weights': np.float32([1, 2, 3])}),
-    programs.CheckpointError,
-    _DAMAGED,
+    programs.CheckpointMismatchError,
+    'the checkpoint of round ... must be a state of this process, of the same'
+    ' model and population, found: ',
   ),
   _row(
     'programs.CheckpointManager',
@@ -542,6 +593,24 @@ ROWS = (
     ),
   ),
   *rows.table(
+    'programs.cohort_multiple',
+    programs.cohort_multiple,
+    {'participation_probabilities': [0.5]},
+    (
+      'nobody',
+      {'participation_probabilities': []},
+      ValueError,
+      'participation_probabilities must be a vector with at least one entry,'
+      ' found shape (0,)',
+    ),
+    (
+      'a probability above 1',
+      {'participation_probabilities': [0.5, 1.5]},
+      ValueError,
+      'participation_probabilities must be in (0, 1], found 1.5',
+    ),
+  ),
+  *rows.table(
     'programs.CohortData',
     programs.CohortData,
     {'client_data_fn': lambda client_id, p: None},
@@ -570,6 +639,12 @@ ROWS = (
       {'test_dataset': small_process.dataset(0).take(0)},
       ValueError,
       'test_dataset must have at least one batch, found none',
+    ),
+    (
+      'a test set without an end',
+      {'test_dataset': small_process.dataset(0).repeat()},
+      ValueError,
+      'test_dataset must have an end, found one that repeats for ever',
     ),
     (
       'arrays',

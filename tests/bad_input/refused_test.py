@@ -50,6 +50,7 @@ _WITHOUT_ROWS = {
   'errors': (
     'aggregators.ValueTypeError',
     'programs.CheckpointError',
+    'programs.CheckpointMismatchError',
     'programs.ComputationError',
     'programs.LocalRuntimeError',
     'programs.RemoteRuntimeError',

@@ -143,12 +143,12 @@ _REFUSED = {
   'a label above the classes': (
     lambda: [_data(dataset=_dataset(1, 7))],
     programs.ComputationError,
-    'Received a label value of 7 which is outside the valid range of [0, 3)',
+    "labels of a client's data must be in [0, 3), found 7",
   ),
   'a negative label': (
     lambda: [_data(dataset=_dataset(-1, 1))],
     programs.ComputationError,
-    'Received a label value of -1 which is outside the valid range of [0, 3)',
+    "labels of a client's data must be in [0, 3), found -1",
   ),
 }
 
@@ -234,6 +234,39 @@ def test_any_number_of_examples_in_batches_of_any_size(runtime, labels):
   found = output.metrics['aggregator']
   assert found['active_clients'] == 1
   assert found['nonfinite_clients'] == 0
+
+
+def test_the_last_batch_of_a_client_may_be_smaller(runtime):
+  labels = (0, 1, 1, 2, 2)
+  process = _process(core_set=())
+  output = process.next(
+    process.initialize(), [_data(1, _dataset(*labels, batch=2), p=1.0)]
+  )
+  kernel = np.zeros([_FEATURES, _CLASSES])
+  for batch in ((0, 1), (1, 2), (2,)):
+    scores = np.exp(kernel.sum(axis=0))  # All features are 1.
+    wrong = scores / scores.sum() - np.eye(_CLASSES)[list(batch)].mean(axis=0)
+    kernel -= _RATE * wrong
+  np.testing.assert_allclose(_kernel(output.state), 0.25 * kernel, rtol=1e-5)
+
+
+def test_of_a_client_that_is_there_twice_the_first_counts(runtime):
+  process = _process(core_set=())
+  clients = [
+    _data(1, _dataset(0, 0), p=1.0),
+    _data(2, _dataset(1, 1), p=1.0),
+    _data(1, _dataset(2, 2), p=1.0),
+  ]
+  output = process.next(process.initialize(), clients)
+  found = output.metrics['aggregator']
+  assert found['duplicate_clients'] == 1
+  assert found['active_clients'] == 2
+  np.testing.assert_allclose(
+    _kernel(output.state),
+    -0.25 * (_step([0, 0]) + _step([1, 1])),
+    rtol=1e-6,
+    atol=1e-8,
+  )
 
 
 def test_a_cohort_of_nobody_leaves_the_model(runtime):

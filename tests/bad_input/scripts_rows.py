@@ -90,7 +90,8 @@ def _options(parser):
   ]
 
 
-# What each program takes; the rows have to name all of it.
+# What each program takes; the rows have to name all of it. Those of the worker
+# and of examples, which start processes, are in the tests of these.
 FLAGS = {
   'scripts.train': lambda: [
     f'--{name}' for name in train_flags.defaults() if name not in _ABSL
@@ -102,16 +103,19 @@ FLAGS = {
 }
 _ABSL = ('help', 'helpfull', 'helpshort', 'helpxml', 'h')
 
-_NOT_FINITE = '--{0} must be a finite number, found nan'
+_NOT_FINITE = '--{0} must be a finite number, found {1}'
 
 
 def _not_finite(flag, *more):
-  return _of_train(
-    flag,
-    'NaN',
-    f'--{flag}=nan',
-    *more,
-    message=_NOT_FINITE.format(flag),
+  return tuple(
+    _of_train(
+      flag,
+      value,
+      f'--{flag}={value}',
+      *more,
+      message=_NOT_FINITE.format(flag, value),
+    )
+    for value in ('nan', 'inf')
   )
 
 
@@ -156,7 +160,39 @@ _TRAIN = (
     '--seed=-1',
     message='flag --seed=-1: -1 is not a non-negative integer',
   ),
-  _not_finite('client_learning_rate'),
+  _of_train(
+    'seed',
+    'of more than 32 bits',
+    '--seed=4294967296',
+    message='--seed must be at most 4294967295, found 4294967296',
+  ),
+  _of_train(
+    'sketch_seed',
+    'of more than 64 bits',
+    f'--sketch_seed={2**70}',
+    message=f'--sketch_seed must have 64 bits, found {2**70}',
+  ),
+  *(
+    _of_train(
+      flag,
+      'beyond float32',
+      f'--{flag}=1e300',
+      *more,
+      message=f'--{flag} must be finite in float32, found 1e+300',
+    )
+    for flag, *more in (
+      ('client_learning_rate',),
+      ('server_learning_rate',),
+      ('correction_norm', '--correction=clipped'),
+      ('participation_prior_rounds', '--participation_estimate=frequency'),
+      (
+        'noise_multiplier',
+        '--correction=private',
+        '--correction_norm=1',
+      ),
+    )
+  ),
+  *_not_finite('client_learning_rate'),
   _of_train(
     'client_learning_rate',
     '0 with SCAFFOLD',
@@ -166,7 +202,7 @@ _TRAIN = (
     '--participation_rate=0.5',
     message='--client_learning_rate must be finite and > 0, found 0.0',
   ),
-  _not_finite('server_learning_rate'),
+  *_not_finite('server_learning_rate'),
   _of_train(
     'evaluate_every',
     'more than the rounds',
@@ -512,7 +548,7 @@ _TRAIN = (
         '0',
         'fedsteer',
         0,
-        'must be an integer >= 1, found 0',
+        'must be >= 1, found 0',
         ('--core_set_size=1',),
       ),
       (

@@ -42,6 +42,16 @@ def _file(load, name, content):
   return call
 
 
+def _unreadable(load, name):
+  """A folder stands where the file should be, as root may read any file."""
+
+  def call(folder):
+    (folder / name).mkdir()
+    return load(folder)
+
+  return call
+
+
 def _load_cifar10(folder):
   return cifar10.load(str(folder))
 
@@ -473,6 +483,14 @@ ROWS = (
       ),
       (
         'tasks.cifar10.load',
+        'what cannot be read',
+        _unreadable(_load_cifar10, 'cifar10.npz'),
+        FileNotFoundError,
+        'data_dir must contain cifar10.npz or cifar-10-batches-py, found'
+        ' neither in ',
+      ),
+      (
+        'tasks.cifar10.load',
         'an empty file',
         _file(_load_cifar10, 'cifar10.npz', b''),
         ValueError,
@@ -602,6 +620,14 @@ ROWS = (
         ValueError,
         "{folder}/emnist_all.sqlite must be the complete file of TFF's"
         ' emnist.load_data, found: ... Delete it and download it again',
+      ),
+      (
+        'tasks.emnist.load',
+        'what cannot be read',
+        _unreadable(_load_emnist, 'emnist_all.sqlite'),
+        ValueError,
+        "{folder}/emnist_all.sqlite must be the complete file of TFF's"
+        ' emnist.load_data, found: unable to open database file',
       ),
       (
         'tasks.emnist.load',

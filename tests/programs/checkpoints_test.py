@@ -93,9 +93,21 @@ def test_an_unreadable_state_is_named_and_the_one_before_used(tmp_path):
 
 def test_states_of_another_process_are_not_taken(tmp_path):
   store = checkpoints.Checkpoints(tmp_path)
-  store.save(OrderedDict(a=np.zeros([2], np.float32)), 1)
-  with pytest.raises(ValueError, match=r'found none among .* \[1\]'):
-    store.restore(OrderedDict(a=np.zeros([3], np.float32)))
+  state = OrderedDict(a=np.float32([1, 2]))
+  store.save(state, 1)
+  for other in (
+    OrderedDict(a=np.zeros([3], np.float32)),
+    OrderedDict(a=np.zeros([2], np.float32), b=np.zeros([], np.float32)),
+  ):
+    with pytest.raises(
+      checkpoints.CheckpointMismatchError,
+      match='of round 1 in .* must be a state of this process, .* found: ',
+    ):
+      store.restore(other)
+  # They are good: the process that they are of goes on.
+  restored, round_num = store.restore(OrderedDict(a=np.zeros([2], np.float32)))
+  assert round_num == 1
+  np.testing.assert_array_equal(restored['a'], state['a'])
 
 
 def test_states_that_were_set_aside_are_not_forgotten(tmp_path):

@@ -126,6 +126,12 @@ def test_a_deterministic_runtime_has_one_thread_and_one_client_at_a_time(
     assert f'--max_concurrent_computation_calls={clients}' in arguments
 
 
+def test_as_many_clients_train_at_a_time_as_there_are_processors():
+  with local_runtime.LocalRuntime().activate() as runtime:
+    arguments = psutil.Process(runtime.pid).cmdline()
+  assert f'--max_concurrent_computation_calls={os.cpu_count()}' in arguments
+
+
 def test_an_error_in_the_block_ends_the_child():
   runtime = local_runtime.LocalRuntime()
   pid = runtime.pid

@@ -1,5 +1,7 @@
 """Tests for metrics_table."""
 
+import csv
+
 import pytest
 
 from fedsteer_tff.programs import metrics_table
@@ -17,6 +19,18 @@ def test_numbers_come_back_exactly_and_none_is_empty(tmp_path):
   assert [row['round'] for row in rows] == ['1', '2', '3']
   assert [float(row['loss']) for row in rows] == [1.0, 0.5, 1 / 3]
   assert [row['test'] for row in rows] == ['', '0.5', '']
+
+
+def test_cohorts_of_any_size_come_back(tmp_path):
+  cohort = ' '.join(map(str, range(30_000)))
+  assert len(cohort) > csv.field_size_limit()
+  path = tmp_path / 'metrics.csv'
+  table = metrics_table.MetricsTable(path)
+  limit = csv.field_size_limit()
+  table.append({'round': 1, 'loss': 0.5, 'cohort': cohort})
+  table.truncate(1)
+  assert table.rows() == [{'round': '1', 'loss': '0.5', 'cohort': cohort}]
+  assert csv.field_size_limit() == limit
 
 
 def test_truncated_and_continued_equals_undisturbed(tmp_path):

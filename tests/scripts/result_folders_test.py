@@ -2,11 +2,15 @@
 
 import dataclasses
 import json
+import os
 import pathlib
+import re
+import shlex
 
 import pytest
 
 from fedsteer_tff.programs import run_files
+from scripts import compare
 from scripts import compare_config
 from scripts import result_folders
 from tests.scripts import run_folders
@@ -111,14 +115,24 @@ def test_a_comparison_is_found_again_in_its_tables(tmp_path, changes):
 @pytest.mark.parametrize('folder', RESULTS, ids=lambda path: path.name)
 def test_committed_results_are_those_of_their_comparison(folder):
   results = result_folders.read_results(str(folder))
-  config = ROOT / 'scripts' / 'comparisons' / f'{folder.name}.json'
-  compared = compare_config.load(str(config))
+  compared = compare_config.load(str(ROOT / _configs()[folder.name]))
   assert results.comparison.reference == compared.reference
   assert results.comparison.sweep == compared.sweep
   assert set(results.comparison.methods) <= set(compared.methods)
   targets = {s.name: s.target_accuracy for s in compared.settings}
   for setting in results.comparison.settings:
     assert setting.target_accuracy == targets[setting.name]
+
+
+def _configs():
+  """Returns the configuration of each results folder, from pages' commands."""
+  configs = {}
+  for page in (ROOT / 'docs').rglob('*.md'):
+    text = page.read_text('utf-8').replace('\\\n', ' ')
+    for command in re.findall(r'scripts\.compare (.*)', text):
+      options = compare.parser().parse_args(shlex.split(command))
+      configs[os.path.basename(compare.results_dir(options))] = options.config
+  return configs
 
 
 def _break(name, text):

@@ -326,14 +326,22 @@ def test_rescaling_the_updates_and_the_ridge_changes_no_choice(seed, scale):
   np.testing.assert_array_equal(after.core_set, before.core_set)
 
 
-@pytest.mark.parametrize('size', [0, -1, 2.0, None])
-def test_a_wrong_size_is_named(size):
+@pytest.mark.parametrize(
+  ('size', 'error', 'rule'),
+  [
+    (0, ValueError, '>= 1'),
+    (-1, ValueError, '>= 1'),
+    (2.0, TypeError, 'an integer'),
+    (None, TypeError, 'an integer'),
+  ],
+)
+def test_a_wrong_size_is_named(size, error, rule):
   candidates, targets, weights = _instance(0)
-  message = f'core_set_size must be an integer >= 1, found {size!r}'
-  with pytest.raises(ValueError) as caught:
+  message = f'core_set_size must be {rule}, found {size!r}'
+  with pytest.raises(error) as caught:
     subspace.select_core_set(*_grams(candidates, targets), weights, size, 0.01)
   assert str(caught.value) == message
-  with pytest.raises(ValueError) as caught:
+  with pytest.raises(error) as caught:
     subspace.select_core_set_from_vectors(
       candidates, targets, weights, size, 0.01
     )

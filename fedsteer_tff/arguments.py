@@ -1,4 +1,7 @@
-"""Checks of numbers that are given as arguments."""
+"""Checks of numbers that are given as arguments.
+
+Below all other modules, which take their rules from here.
+"""
 
 import math
 import numbers
@@ -41,8 +44,26 @@ def check_number(name: str, value: Any) -> None:
     raise TypeError(f'{name} must be a number, found {value!r}')
 
 
-def check_fraction(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any, *, or_zero: bool = False) -> None:
   """Checks that an argument is in (0, 1].
+
+  Args:
+    name: Its name, for the message.
+    value: Its value.
+    or_zero: Whether it may be 0, too.
+
+  Raises:
+    TypeError: If it is no number.
+    ValueError: If it is another number.
+  """
+  check_number(name, value)
+  if not 0 <= value <= 1 or (value == 0 and not or_zero):
+    interval = '[0, 1]' if or_zero else '(0, 1]'
+    raise ValueError(f'{name} must be in {interval}, found {value!r}')
+
+
+def check_nonnegative(name: str, value: Any) -> None:
+  """Checks that an argument is a finite number, at least 0.
 
   Args:
     name: Its name, for the message.
@@ -53,8 +74,8 @@ def check_fraction(name: str, value: Any) -> None:
     ValueError: If it is another number.
   """
   check_number(name, value)
-  if not 0 < value <= 1:
-    raise ValueError(f'{name} must be in (0, 1], found {value!r}')
+  if not math.isfinite(value) or value < 0:
+    raise ValueError(f'{name} must be finite and >= 0, found {value!r}')
 
 
 def check_positive(name: str, value: Any) -> None:
