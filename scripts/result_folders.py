@@ -138,7 +138,7 @@ def read_run(path: str) -> Run:
   table_path = os.path.join(path, 'metrics.csv')
   rows = _rows(table_path, 'round')
   metrics_table.MetricsTable(table_path).rows()  # Checks that it is one.
-  _check_numbers(table_path, rows)
+  check_numbers(table_path, rows)
   config, summary = {}, None
   config_path = os.path.join(path, 'config.json')
   if os.path.exists(config_path):
@@ -223,6 +223,27 @@ def numbers(
   return [number for number, _ in found], [value for _, value in found]
 
 
+def check_numbers(path: str, rows: Sequence[Mapping[str, str]]) -> None:
+  """Checks that cells of `metrics.csv` are numbers, but those of the cohort.
+
+  Args:
+    path: The file, for the message.
+    rows: Its rows.
+
+  Raises:
+    FolderError: If one is not.
+  """
+  for row in rows:
+    for column, text in row.items():
+      try:
+        if column != 'cohort':
+          float(text or 0)
+      except ValueError as e:
+        raise FolderError(
+          f'{path} must have numbers in the column {column}, found {text!r}'
+        ) from e
+
+
 def _comparison(runs, table: str) -> compare_matrix.Comparison:
   """What was compared, from the tables.
 
@@ -284,19 +305,6 @@ def _rows(path: str, *columns: str) -> list[dict[str, str]]:
       f' {", ".join(missing)}'
     )
   return rows
-
-
-def _check_numbers(path: str, rows: Sequence[Mapping[str, str]]) -> None:
-  """Raises `FolderError` if a cell is text where there are numbers."""
-  for row in rows:
-    for column, text in row.items():
-      try:
-        if column != 'cohort':
-          float(text or 0)
-      except ValueError as e:
-        raise FolderError(
-          f'{path} must have numbers in the column {column}, found {text!r}'
-        ) from e
 
 
 def _content(path: str) -> str:

@@ -24,6 +24,7 @@ from absl import logging
 
 from fedsteer_tff.programs import run_files
 from fedsteer_tff.programs import runtime_environment
+from scripts import result_folders
 from scripts import train_flags
 
 _EXIT_USAGE = 2
@@ -144,6 +145,10 @@ def _run(
   from scripts import reporting
   from scripts import train_setup
 
+  # Now, and not when the table is read after all rounds.
+  result_folders.check_numbers(
+    directory.metrics_path, reporting.read_rows(directory.metrics_path)
+  )
   try:
     training = train_setup.build(values)
   except (ValueError, TypeError, OSError) as e:

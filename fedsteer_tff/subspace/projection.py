@@ -144,12 +144,15 @@ def project(
     Coordinates [m, k].
 
   Raises:
-    TypeError: If a ridge is not a number.
+    TypeError: If a ridge is not a number, or the others are no floats.
     ValueError: If a ridge is negative or not finite.
   """
   check_ridge(ridge, absolute_ridge)
   basis = tf.convert_to_tensor(basis)
   updates = tf.convert_to_tensor(updates)
+  for name, value in (('basis', basis), ('updates', updates)):
+    if not value.dtype.is_floating:
+      raise TypeError(f'{name} must be floats, found {value.dtype.name}')
   factor = ridge_factor(gram_matrix(basis), ridge, absolute_ridge)
   return solve_coordinates(factor, tf.matmul(updates, basis, transpose_b=True))
 

@@ -480,6 +480,12 @@ ROWS = (
     subspace.project,
     {'basis': np.eye(2), 'updates': np.eye(2)},
     (
+      'updates of integers',
+      {'updates': np.eye(2, dtype=np.int64)},
+      TypeError,
+      'updates must be floats, found int64',
+    ),
+    (
       'a negative ridge',
       {'ridge': -0.1},
       ValueError,

@@ -13,6 +13,7 @@ _TIMED = {
     'fedsteer, next',
     'fedsteer, resident',
     'fedsteer k = 30, resident',
+    'fedsteer k = 0, resident',
     'fedavg, state passed',
     'fedsteer, state passed',
   ],

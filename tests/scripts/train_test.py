@@ -196,8 +196,21 @@ def test_a_damaged_run_is_one_line_that_names_the_file(finished, tmp_path):
     if name != 'config.json':
       shutil.copy(undisturbed / name, folder)
   # What is only noticed when the run goes on.
-  (folder / 'config.json').write_text(json.dumps(config))
+  shutil.copy(undisturbed / 'config.json', folder)
   shutil.copytree(undisturbed / 'checkpoints', folder / 'checkpoints')
+  header, first, *others = (folder / 'metrics.csv').read_text().splitlines()
+  column = header.split(',').index('loss')
+  cells = first.split(',')
+  edited = ','.join([*cells[:column], 'abc', *cells[column + 1 :]])
+  (folder / 'metrics.csv').write_text('\n'.join([header, edited, *others, '']))
+  code, _, stderr = _run(folder, rounds=ROUNDS + 1)
+  assert code == 2, stderr
+  assert stderr == (
+    f'train: error: {folder}/metrics.csv must have numbers in the column loss,'
+    " found 'abc'\n"
+  )
+  shutil.copy(undisturbed / 'metrics.csv', folder)
+  (folder / 'config.json').write_text(json.dumps(config))
   code, _, stderr = _run(folder, rounds=ROUNDS + 1)
   assert code == 2, stderr
   assert 'config.json must have a list named flags.workers, found 5' in stderr
