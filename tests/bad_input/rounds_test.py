@@ -4,6 +4,7 @@ All rounds share one runtime. What is refused says so in the first line of the
 error; what is allowed has the exact result that is stated.
 """
 
+import collections
 import functools
 
 import numpy as np
@@ -83,8 +84,13 @@ def _data(client_id=0, dataset=None, weight=0.25, p=0.5):
 
 def _raw(client_id, weight, p):
   """Data of a client that says what `build_client_data` would refuse."""
+  identity = collections.OrderedDict(
+    client_id=np.int32(client_id),
+    weight=np.float32(weight),
+    participation_probability=np.float32(p),
+  )
   return {
-    'ident': fedsteer_tff.build_identity_dataset(client_id, weight, p),
+    'ident': tf.data.Dataset.from_tensors(identity),
     'data': _dataset(1, 1),
   }
 
