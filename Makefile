@@ -83,7 +83,7 @@ clean:  ## Removes the environment and the caches; keeps runs/.
 
 # What scripts/find_python.sh says; it runs once, when first asked for.
 interpreter = $(eval interpreter := $$(shell \
-  PYTHON='$(PYTHON)' sh scripts/find_python.sh))$(interpreter)
+  PYTHON='$(PYTHON)' VENV='$(VENV)' sh scripts/find_python.sh))$(interpreter)
 kind = $(firstword $(interpreter))
 value = $(wordlist 2,$(words $(interpreter)),$(interpreter))
 

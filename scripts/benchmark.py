@@ -9,7 +9,9 @@ Suites:
 * round: rounds of FedSteer against those of TFF's own FedAvg, on the same data,
   in turns; with the state in Python and in the runtime, with k = 10 and 30.
 * population: rounds with few and with very many clients, and the state's bytes.
-* large_model: the aggregation alone, of a model with 11 million weights.
+* aggregation: the aggregation alone, against TFF's unweighted mean, and what it
+  consists of.
+* large_model: the same, of a model with 11 million weights.
 * memory: growth over many rounds with cohorts of varying size.
 * memory_one_size: the same, with cohorts filled up to one size.
 * selection: choosing a core set among very many candidates.
@@ -35,6 +37,7 @@ _EXIT_USAGE = 2
 SUITES = (
   'round',
   'population',
+  'aggregation',
   'large_model',
   'memory',
   'memory_one_size',

@@ -4,7 +4,8 @@
 #   uv PATH        there is none, but uv (which brings its own) is at PATH
 #   error MESSAGE  there is neither; the exit status is 1
 #
-# PYTHON=NAME_OR_PATH in the environment restricts the search to that one.
+# PYTHON=NAME_OR_PATH in the environment restricts the search to that one. One
+# that is inside VENV=FOLDER is never chosen: the environment is made anew.
 
 # Everything that TensorFlow Federated 0.87 and venv need of an interpreter. It
 # runs on any Python, however old, and prints the version if all is there.
@@ -24,9 +25,24 @@ except ImportError as e:
 # Why the first interpreter that runs at all does not fit.
 reason=
 
+# Whether it is in VENV, where an activated environment has the first python of
+# the PATH.
+goes_away() {
+  [ -n "${VENV:-}" ] && [ -d "$VENV" ] || return 1
+  folder=$(cd "${1%/*}" && pwd -P) || return 1
+  case "$folder/" in
+    "$(cd "$VENV" && pwd -P)"/*) return 0 ;;
+  esac
+  return 1
+}
+
 # Runs the interpreter rather than trusting its name: a pyenv shim, for one, is
 # there for every version and fails where that version is not enabled.
 fits() {
+  if goes_away "$1"; then
+    [ -n "$reason" ] || reason="$1 goes away with the old environment"
+    return 1
+  fi
   why=$("$1" -c "$probe" 2>&1) && return 0
   case "$why" in
     "is "*) [ -n "$reason" ] || reason="$1 $why" ;;
@@ -73,7 +89,7 @@ if [ -n "${PYTHON:-}" ]; then
 fi
 IFS=$newline
 for candidate in $(on_path uv); do
-  if "$candidate" --version >/dev/null 2>&1; then
+  if ! goes_away "$candidate" && "$candidate" --version >/dev/null 2>&1; then
     printf 'uv %s\n' "$candidate"
     exit 0
   fi

@@ -183,6 +183,23 @@ def test_given_python_that_does_not_fit_is_an_error_whatever_else_is_there(
   assert 'it does not run' in machine.refusal('demo', 'PYTHON=nothing')
 
 
+def test_what_goes_away_with_the_old_environment_is_never_chosen(machine):
+  # As in a shell where the environment that is made anew is activated.
+  environment = machine.clone / '.venv'
+  environment.mkdir()
+  (environment / '.made-by-make').touch()
+  own = machine.add(
+    'python3.11', _interpreter('3.11.7'), folder='clone/.venv/bin'
+  )
+  machine.add('uv', 'echo uv 1.0.0', folder='clone/.venv/bin')
+  reason = f'{own} goes away with the old environment'
+  assert reason in machine.refusal('install')
+  assert reason in machine.refusal('install', f'PYTHON={own}')
+  assert f'"{own}" -m venv "other"' in machine.commands('test', 'VENV=other')
+  python = machine.add('python3', _interpreter('3.9.18'))
+  assert f'"{python}" -m venv ".venv"' in machine.commands('test')
+
+
 def test_finished_environment_is_not_installed_again_nor_python_sought(machine):
   stamp = machine.clone / '.venv' / '.installed'
   stamp.parent.mkdir()

@@ -35,8 +35,8 @@ def build_identified_client_work(
   and whose `update_weight` is the client's weight: `ident.weight`, or the
   number of examples processed. TFF replaces an update that is not finite by
   zeros; here its weight becomes NaN, so that the aggregator can drop it, count
-  it and keep it out of its caches. So does that of an update whose squared norm
-  is not finite.
+  it and keep it out of its caches. It drops one whose squared norm overflows by
+  itself.
 
   Metrics of a round without examples, such as one in which nobody takes part,
   would be 0 where TFF divides by their number. Here those that are not integers
@@ -88,7 +88,6 @@ def build_identified_client_work(
     weight: tf.Tensor,
     is_finite: tf.Tensor,
   ) -> tff.learning.templates.ClientResult:
-    is_finite &= tf.math.is_finite(_squared_norm(client_result.update))
     return tff.learning.templates.ClientResult(
       update=collections.OrderedDict(
         update=client_result.update,
@@ -253,16 +252,6 @@ def _build_metrics_without_examples(
     return changed
 
   return without_examples
-
-
-def _squared_norm(update: Any) -> tf.Tensor:
-  return tf.add_n(
-    [
-      # In one pass, without a copy of the squares.
-      2 * tf.nn.l2_loss(tf.cast(part, tf.float32))
-      for part in tf.nest.flatten(update)
-    ]
-  )
 
 
 def _build_training(

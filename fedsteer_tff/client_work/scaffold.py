@@ -133,9 +133,10 @@ def build_scaffold_client_work(
         tf.nest.flatten(result.update['update']),
       )
     )
-    # The weight of an update that is dropped is not finite.
+    # What the aggregator drops, by the same rules.
     weight = result.update_weight
     counts = (client_id >= 0) & (weight > 0) & tf.math.is_finite(weight)
+    counts &= tf.math.is_finite(_squared_norm(result.update['update']))
     counts &= steps > 0
     return collections.OrderedDict(
       counts=counts, client_id=client_id, control=renewed
@@ -281,6 +282,16 @@ def check_scaffold_learning_rate(name: str, value: Any) -> None:
     ValueError: If it is not finite and > 0.
   """
   arguments.check_positive(name, value)
+
+
+def _squared_norm(update: Any) -> tf.Tensor:
+  return tf.add_n(
+    [
+      # In one pass, without a copy of the squares.
+      2 * tf.nn.l2_loss(tf.cast(part, tf.float32))
+      for part in tf.nest.flatten(update)
+    ]
+  )
 
 
 def _own_control(

@@ -12,10 +12,11 @@ restored it goes on exactly as it would have.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
 import dataclasses
 import functools
 import time
-from typing import Any, Optional, Protocol, Union
+from typing import Any, Optional, Union
 
 from absl import logging
 import numpy as np
@@ -28,6 +29,7 @@ from fedsteer_tff.programs import local_runtime
 from fedsteer_tff.programs import memory
 from fedsteer_tff.programs import remote_runtime
 from fedsteer_tff.programs import resident_state
+from fedsteer_tff.programs import round_data
 
 # Metrics of the clients' training under this key become columns 'loss', ...
 _TRAIN = 'train'
@@ -108,23 +110,6 @@ class Callback:
     Args:
       state: The state of the learning process.
       round_num: How many rounds it has seen.
-    """
-
-
-class Sampler(Protocol):
-  """What the loop needs of a sampler; see `participation.BernoulliSampler`."""
-
-  def cohort(
-    self, round_num: int, forced_clients: Sequence[int] = ()
-  ) -> participation.Cohort:
-    """Draws the active clients of a round.
-
-    Args:
-      round_num: The round, 1 for the first one.
-      forced_clients: Distinct ids of clients that are active in any case.
-
-    Returns:
-      The round's `Cohort`, which may be empty.
     """
 
 
@@ -244,7 +229,7 @@ class _AtHand:
 
 def run(
   process: tff.learning.templates.LearningProcess,
-  sampler: Sampler,
+  sampler: round_data.Sampler,
   client_data_fn: Callable[[participation.Cohort], Sequence[Any]],
   *,
   state: Any,
@@ -258,6 +243,7 @@ def run(
   evaluate_every: int = 1,
   callbacks: Sequence[Callback] = (),
   stop_requested: Callable[[], bool] = lambda: False,
+  prefetch: bool = False,
 ) -> tuple[Any, int]:
   """Runs a learning process from round `first_round` to round `num_rounds`.
 
@@ -295,6 +281,12 @@ def run(
       that was longer from the start.)
     callbacks: Called in this order.
     stop_requested: Asked between rounds; see `interruption.Interruption`.
+    prefetch: Whether a thread draws the next round's cohort and makes its data
+      while a round runs: for data that waits for a disk or a network. Where the
+      processor makes the data nothing is gained. Results are the same to the
+      bit if sampler and data depend on nothing but the round and the cohort.
+      Data of two rounds is in memory at a time, and no TFF execution context
+      is set in that thread. Not with `forced_clients_fn`.
 
   Returns:
     The state and how many rounds it has seen: fewer than `num_rounds` if the
@@ -302,7 +294,8 @@ def run(
 
   Raises:
     TypeError: If an argument has the wrong type.
-    ValueError: If a number is out of range.
+    ValueError: If a number is out of range, or `prefetch` is set and
+      `forced_clients_fn` is given.
     Exception: What a round raises, such as `RemoteRuntimeError` for a worker
       that is lost; after `Callback.on_error`.
   """
@@ -328,6 +321,15 @@ def run(
       f'sampler must have a method cohort, found {sampler!r:.200}'
     )
   arguments.check_callable('client_data_fn', client_data_fn)
+  arguments.check_instance('prefetch', prefetch, bool, 'True or False')
+  if prefetch and forced_clients_fn is not None:
+    raise ValueError(
+      'prefetch must be False with forced_clients_fn, found True: the'
+      ' forced clients come from the state after the round before'
+    )
+  data = round_data.RoundData(sampler, client_data_fn)
+  if prefetch:
+    data = round_data.PrefetchedRoundData(sampler, client_data_fn, num_rounds)
 
   training: Union[resident_state.ResidentProcess, _PassedState]
   if isinstance(runtime, local_runtime.LocalRuntime):
@@ -340,7 +342,7 @@ def run(
     callback.on_start(first_round, num_rounds)
   round_num = first_round
   newest: Optional[tuple[Any, int]] = None
-  with memory.collecting_what_is_new():
+  with memory.collecting_what_is_new(), contextlib.closing(data):
     while round_num < num_rounds and not stop_requested():
       # Of the rounds that are over, in case that this one fails.
       before = _AtHand(training, round_num, newest)
@@ -352,8 +354,9 @@ def run(
           forced = [
             int(i) for i in forced_clients_fn(before.state(), round_num)
           ]
-        cohort = sampler.cohort(round_num, forced_clients=forced)
-        metrics = flatten_metrics(training.next(client_data_fn(cohort)))
+        cohort, client_data = data.make(round_num, forced_clients=forced)
+        metrics = flatten_metrics(training.next(client_data))
+        del client_data  # Of which the evaluation may need the room.
         seconds = time.perf_counter() - start
 
         evaluated = None

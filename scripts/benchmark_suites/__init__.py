@@ -5,9 +5,10 @@ sizes are to be tiny. It returns `headlines`, from what was measured to text,
 and `raw`, every number.
 """
 
+from scripts.benchmark_suites.aggregation import aggregation_suite
+from scripts.benchmark_suites.aggregation import large_model_suite
 from scripts.benchmark_suites.core_set import residual_suite
 from scripts.benchmark_suites.core_set import selection_suite
-from scripts.benchmark_suites.large_model import large_model_suite
 from scripts.benchmark_suites.resources import import_suite
 from scripts.benchmark_suites.resources import memory_one_size_suite
 from scripts.benchmark_suites.resources import memory_suite
@@ -17,6 +18,7 @@ from scripts.benchmark_suites.rounds import population_suite
 from scripts.benchmark_suites.rounds import round_suite
 
 __all__ = [
+  'aggregation_suite',
   'feed_suite',
   'import_suite',
   'large_model_suite',

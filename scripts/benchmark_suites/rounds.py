@@ -19,27 +19,36 @@ def round_suite(rounds: Optional[int], small: bool) -> results.Result:
   work = training.Work(small)
   fedavg = work.fedavg()
   fedsteer = work.fedsteer()
-  entries = {}
+  # Each in a runtime of its own, for what passes through Python leaves memory
+  # behind that what stays in the runtime would have to find its way around.
   with programs.LocalRuntime().activate() as runtime:
-    for place, process in (('fedavg', fedavg), ('fedsteer', fedsteer)):
-      entries[f'{place}, next'] = timing.passing(process, work.data_for(place))
-      entries[f'{place}, resident'] = timing.resident(
+    entries = {
+      f'{place}, resident': timing.resident(
         process, runtime, work.data_for(place)
       )
-    entries['fedsteer k = 30, resident'] = timing.resident(
-      work.fedsteer(core_set_size=3 * training.CORE_SET_SIZE),
-      runtime,
-      work.data_for('fedsteer'),
-    )
-    entries['fedsteer k = 0, resident'] = timing.resident(
-      work.fedsteer(core_set=()),
-      runtime,
-      work.data_for('fedsteer'),
-    )
+      for place, process in (('fedavg', fedavg), ('fedsteer', fedsteer))
+    }
+    for size, arguments in (
+      (0, dict(core_set=())),
+      (
+        3 * training.CORE_SET_SIZE,
+        dict(core_set_size=3 * training.CORE_SET_SIZE),
+      ),
+    ):
+      entries[f'fedsteer k = {size}, resident'] = timing.resident(
+        work.fedsteer(**arguments), runtime, work.data_for('fedsteer')
+      )
+    stays = timing.interleave(runtime, entries, rounds or _ROUNDS)
+  with programs.LocalRuntime().activate() as runtime:
+    entries = {
+      f'{place}, next': timing.passing(process, work.data_for(place))
+      for place, process in (('fedavg', fedavg), ('fedsteer', fedsteer))
+    }
     # What it costs at least to get the states in and out.
     entries['fedavg, state passed'] = timing.passed(fedavg)
     entries['fedsteer, state passed'] = timing.passed(fedsteer)
-    times = timing.interleave(runtime, entries, rounds or _ROUNDS)
+    passes = timing.interleave(runtime, entries, rounds or _ROUNDS)
+  times = stays.beside(passes)
   state_bytes = {
     name: results.type_bytes(process.next.type_signature.parameter[0].member)
     for name, process in (('fedavg', fedavg), ('fedsteer', fedsteer))

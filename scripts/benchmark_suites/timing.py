@@ -34,6 +34,13 @@ class Times:
     cpu = sum(self.cpu_seconds[one]) / sum(self.cpu_seconds[other])
     return f'{median:.2f} ({low:.2f} to {high:.2f}), of CPU time {cpu:.2f}'
 
+  def beside(self, other: 'Times') -> 'Times':
+    """Returns these and those of other entries."""
+    return Times(
+      {**self.seconds, **other.seconds},
+      {**self.cpu_seconds, **other.cpu_seconds},
+    )
+
   def raw(self) -> Mapping[str, Any]:
     """Returns every number."""
     return dict(seconds=self.seconds, cpu_seconds=self.cpu_seconds)

@@ -803,6 +803,19 @@ ROWS = (
       TypeError,
       'process must be a learning process, found None',
     ),
+    (
+      'a number of rounds to prefetch',
+      {'prefetch': 1},
+      TypeError,
+      'prefetch must be True or False, found 1',
+    ),
+    (
+      'prefetched with forced clients',
+      {'prefetch': True, 'forced_clients_fn': lambda state, round_num: []},
+      ValueError,
+      'prefetch must be False with forced_clients_fn, found True: the forced'
+      ' clients come from the state after the round before',
+    ),
   ),
   _row(
     'programs.run_program',

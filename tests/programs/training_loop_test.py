@@ -1,6 +1,8 @@
 """Tests for training_loop, its callbacks and the evaluation."""
 
 from collections import OrderedDict
+import contextlib
+import threading
 
 import numpy as np
 import psutil
@@ -385,6 +387,144 @@ def test_a_round_that_fails_leaves_the_state_before_it(
     if value.tag == 'train/loss'
   ]
   assert steps == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize('resident', [False, True])
+def test_prefetched_data_trains_the_same_to_the_bit(
+  process, state, evaluate, runtime, resident
+):
+  runs = []
+  for prefetch in (False, True):
+    log = _Log()
+    final, done = _run(
+      process,
+      state,
+      log,
+      num_rounds=5,
+      first_round=1,
+      runtime=runtime if resident else None,
+      evaluate_fn=evaluate,
+      evaluate_every=2,
+      prefetch=prefetch,
+    )
+    assert done == 5
+    runs.append((final, log))
+  (plain, plain_log), (prefetched, prefetched_log) = runs
+  np.testing.assert_array_equal(
+    _flat(process, plain), _flat(process, prefetched)
+  )
+  for one, other in zip(plain_log.results, prefetched_log.results):
+    assert one.round_num == other.round_num
+    assert one.metrics == other.metrics
+    assert one.evaluation == other.evaluation
+    np.testing.assert_array_equal(
+      one.cohort.client_ids, other.cohort.client_ids
+    )
+
+
+class _Data:
+  """Client data that fails in one round, and says who made it."""
+
+  def __init__(self, fails_in=None):
+    self._fails_in = fails_in
+    self.rounds = 0
+    self.threads = set()
+
+  def __call__(self, cohort):
+    self.rounds += 1
+    self.threads.add(threading.current_thread())
+    if self.rounds == self._fails_in:
+      _fail()
+    return [small_process.dataset(int(i)) for i in cohort.client_ids]
+
+
+def _run_prefetched(process, state, data, **kwargs):
+  sampler = participation.BernoulliSampler(
+    np.full(small_process.NUM_CLIENTS, 0.5), seed=3
+  )
+  return training_loop.run(
+    process, sampler, data, state=state, prefetch=True, **kwargs
+  )
+
+
+@pytest.mark.parametrize('resident', [False, True])
+def test_data_that_cannot_be_prefetched_leaves_the_state_before_its_round(
+  process, state, runtime, resident
+):
+  kept = []
+
+  class Keep(_Log):
+    def on_error(self, state, round_num):
+      kept.append((state, round_num))
+
+  data, log = _Data(fails_in=3), Keep()
+  with pytest.raises(_FailedError):
+    _run_prefetched(
+      process,
+      state,
+      data,
+      num_rounds=5,
+      runtime=runtime if resident else None,
+      callbacks=[log],
+    )
+  # Round 2 was run to its end, although the data of round 3 had failed.
+  assert [r.round_num for r in log.results] == [1, 2]
+  ((newest, done),) = kept
+  assert (done, data.rounds) == (2, 3)
+  expected, _ = _run(process, state, num_rounds=2)
+  np.testing.assert_array_equal(
+    _flat(process, newest), _flat(process, expected)
+  )
+  assert not any(thread.is_alive() for thread in data.threads)
+
+
+def test_the_next_round_is_prefetched_before_a_round_is_over(process, state):
+  begun = [threading.Event() for _ in range(3)]
+  waited = []
+
+  class Data(_Data):
+    def __call__(self, cohort):
+      begun[self.rounds].set()
+      return super().__call__(cohort)
+
+  class Waits(training_loop.Callback):
+    def on_round(self, result):
+      if not result.is_last:
+        waited.append(begun[result.round_num].wait(60))
+
+  data = Data()
+  _run_prefetched(process, state, data, num_rounds=3, callbacks=[Waits()])
+  assert (waited, data.rounds) == ([True, True], 3)
+
+
+@pytest.mark.parametrize(
+  'how', ['is over', 'is asked to stop', 'is broken off']
+)
+def test_nothing_is_prefetched_once_the_loop_ends(process, state, how):
+  data, log = _Data(), _Log()
+
+  class Ends(training_loop.Callback):
+    def on_round(self, result):
+      if how == 'is broken off':
+        raise KeyboardInterrupt
+
+  with contextlib.ExitStack() as stack:
+    if how == 'is broken off':
+      stack.enter_context(pytest.raises(KeyboardInterrupt))
+    _run_prefetched(
+      process,
+      state,
+      data,
+      num_rounds=2,
+      callbacks=[log, Ends()],
+      stop_requested=lambda: how == 'is asked to stop' and bool(log.results),
+    )
+  # The loop's own thread made none, and the other one is no more.
+  (thread,) = data.threads
+  assert thread is not threading.current_thread()
+  assert not thread.is_alive()
+  # That of the second round may or may not have begun when the first ended.
+  assert data.rounds in ({2} if how == 'is over' else {1, 2})
 
 
 @pytest.mark.slow

@@ -8,17 +8,18 @@ from scripts import benchmark
 
 _TIMED = {
   'round': [
-    'fedavg, next',
     'fedavg, resident',
-    'fedsteer, next',
     'fedsteer, resident',
-    'fedsteer k = 30, resident',
     'fedsteer k = 0, resident',
+    'fedsteer k = 30, resident',
+    'fedavg, next',
+    'fedsteer, next',
     'fedavg, state passed',
     'fedsteer, state passed',
   ],
   'population': ['N = 100', 'N = 10,000'],
-  'large_model': ['nothing', 'sum', 'fedsteer'],
+  'aggregation': ['nothing', 'mean', 'sum', 'fedsteer'],
+  'large_model': ['nothing', 'mean', 'sum', 'fedsteer'],
   'feed': ['kept', 'made anew'],
 }
 
@@ -94,8 +95,9 @@ def test_figures_that_need_no_clock(measured):
   [
     (
       '--suites=round,speed',
-      'argument --suites: must be some of round,population,large_model,memory,'
-      'memory_one_size,selection,traffic,residual,feed,import, found',
+      'argument --suites: must be some of round,population,aggregation,'
+      'large_model,memory,memory_one_size,selection,traffic,residual,feed,'
+      'import, found',
     ),
     ('--suites=', 'argument --suites: must be some of'),
     ('--rounds=0', "argument --rounds: must be an integer >= 1, found '0'"),

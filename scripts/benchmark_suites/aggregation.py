@@ -1,4 +1,4 @@
-"""How long the aggregation of a large model takes, without any training."""
+"""How long the aggregation takes, without any training."""
 
 import collections
 from collections.abc import Callable, Mapping
@@ -15,47 +15,70 @@ from scripts.benchmark_suites import results
 from scripts.benchmark_suites import timing
 from scripts.benchmark_suites import training
 
+_FEW_WEIGHTS = 1000
+
+
+def aggregation_suite(rounds: Optional[int], small: bool) -> results.Result:
+  """The aggregation alone of the CNN: made-up updates, no training."""
+  dimension = training.Work(small).num_weights
+  times = _measure(_aggregations(dimension), rounds)
+  passes = _measure(_passes(dimension), rounds)
+  # Of so short updates that only what each client costs by itself is left.
+  few = _measure(_aggregations(_FEW_WEIGHTS), rounds)
+
+  def beyond(one: str, other: str, measured: timing.Times = times) -> str:
+    differences = np.subtract(measured.seconds[one], measured.seconds[other])
+    return f'{1000 * np.median(differences):.1f} ms'
+
+  return dict(
+    headlines={
+      **{
+        f'{name}, D = {dimension:,}': f'{1000 * np.median(seconds):.1f} ms'
+        for name, seconds in times.seconds.items()
+      },
+      'fedsteer beyond mean': beyond('fedsteer', 'mean'),
+      'sum beyond mean': beyond('sum', 'mean'),
+      f'fedsteer beyond mean, D = {_FEW_WEIGHTS:,}': beyond(
+        'fedsteer', 'mean', few
+      ),
+      **{
+        f'{name} beyond no pass': beyond(name, 'no pass', passes)
+        for name in passes.seconds
+        if name != 'no pass'
+      },
+    },
+    raw=dict(
+      weights=dimension,
+      clients=training.CLIENTS,
+      **times.raw(),
+      passes=passes.raw(),
+      few_weights=few.raw(),
+    ),
+  )
+
 
 def large_model_suite(rounds: Optional[int], small: bool) -> results.Result:
   """The aggregation alone of a large model: made-up updates, no training."""
   dimension = 110_000 if small else 11_173_962
-  processes = {
-    'nothing': _making_up_only(dimension),
-    'sum': _aggregation_only(
-      aggregators.FedSteerFactory(training.POPULATION, core_set=()), dimension
-    ),
-    'fedsteer': _aggregation_only(
-      aggregators.FedSteerFactory(
-        training.POPULATION,
-        core_set_size=training.CORE_SET_SIZE,
-        warmup_rounds=2,
-      ),
-      dimension,
-    ),
-  }
-  times = _measure(processes, rounds)
-  passes = _measure(
-    {
-      'copy of Q': _pass_over_q(dimension, _copy, changes=True),
-      'product with Q': _pass_over_q(dimension, _product),
-      'ten sketches': _pass_over_q(dimension, _sketches),
-    },
-    rounds,
-  )
+  times = _measure(_aggregations(dimension), rounds, keep_freed_memory=True)
+  passes = _measure(_passes(dimension), rounds, keep_freed_memory=True)
 
   def per_million(seconds: Any) -> str:
     return f'{np.median(seconds) / dimension * 1e6:.4f}'
 
   made_up = np.array(times.seconds['nothing'])
+  no_pass = np.array(passes.seconds['no pass'])
   return dict(
     headlines={
       f'seconds per million weights, D = {dimension:,}': per_million(
         times.seconds['fedsteer'] - made_up
       ),
       'without a core set': per_million(times.seconds['sum'] - made_up),
-      'making the updates up, which is taken off both': per_million(made_up),
+      'TFF’s unweighted mean': per_million(times.seconds['mean'] - made_up),
+      'making the updates up, which is taken off': per_million(made_up),
       'a copy of Q, a product with Q, ten sketches': ', '.join(
-        per_million(seconds) for seconds in passes.seconds.values()
+        per_million(passes.seconds[name] - no_pass)
+        for name in ('copy of Q', 'product with Q', 'ten sketches')
       ),
       'FedSteer / inverse-probability sum': times.ratio('fedsteer', 'sum'),
     },
@@ -68,8 +91,39 @@ def large_model_suite(rounds: Optional[int], small: bool) -> results.Result:
   )
 
 
+def _aggregations(dimension: int) -> Mapping[str, Any]:
+  """Builds rounds of what is compared, without any training."""
+  return {
+    'nothing': _making_up_only(dimension),
+    'mean': _mean_only(dimension),
+    'sum': _aggregation_only(
+      aggregators.FedSteerFactory(training.POPULATION, core_set=()), dimension
+    ),
+    'fedsteer': _aggregation_only(
+      aggregators.FedSteerFactory(
+        training.POPULATION,
+        core_set_size=training.CORE_SET_SIZE,
+        warmup_rounds=2,
+      ),
+      dimension,
+    ),
+  }
+
+
+def _passes(dimension: int) -> Mapping[str, Any]:
+  """Builds rounds with one pass over k D numbers each, and with none."""
+  return {
+    'no pass': _pass_over_q(dimension, _none),
+    'copy of Q': _pass_over_q(dimension, _copy, changes=True),
+    'product with Q': _pass_over_q(dimension, _product),
+    'ten sketches': _pass_over_q(dimension, _sketches),
+  }
+
+
 def _measure(
-  processes: Mapping[str, Any], rounds: Optional[int]
+  processes: Mapping[str, Any],
+  rounds: Optional[int],
+  keep_freed_memory: bool = False,
 ) -> timing.Times:
   """Measures rounds of processes in turns, in a runtime of their own."""
 
@@ -79,7 +133,8 @@ def _measure(
       for i in range(training.CLIENTS)
     ]
 
-  with programs.LocalRuntime(keep_freed_memory=True).activate() as runtime:
+  made = programs.LocalRuntime(keep_freed_memory=keep_freed_memory)
+  with made.activate() as runtime:
     entries = {
       name: timing.resident(process, runtime, client_ids)
       for name, process in processes.items()
@@ -172,6 +227,40 @@ def _making_up_only(dimension: int) -> _Aggregation:
     return tff.federated_value(np.float32(0), tff.SERVER)
 
   return _without_weights(next_fn, initialize)
+
+
+def _mean_only(dimension: int) -> _Aggregation:
+  """Builds rounds in which TFF's own FedAvg averages the same updates."""
+  make_up = _make_up_fn(dimension)
+  update_type = make_up.type_signature.result[0].update
+  process = tff.aggregators.UnweightedMeanFactory().create(update_type)
+
+  @tff.tensorflow.computation(make_up.type_signature.result)
+  def update_of(value, weight):
+    del weight
+    return value['update']
+
+  # A round is over when what it measures is there.
+  @tff.tensorflow.computation(update_type)
+  def last(mean):
+    return mean[-1]
+
+  @tff.federated_computation(
+    process.next.type_signature.parameter[0],
+    tff.FederatedType(np.int32, tff.CLIENTS),
+  )
+  def next_fn(state, ids):
+    updates = tff.federated_map(update_of, tff.federated_map(make_up, ids))
+    output = process.next(state, updates)
+    return tff.learning.templates.LearningProcessOutput(
+      output.state, tff.federated_map(last, output.result)
+    )
+
+  return _without_weights(next_fn, process.initialize)
+
+
+def _none(core_updates):
+  return core_updates[0, :1]
 
 
 def _copy(core_updates):
