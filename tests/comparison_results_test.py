@@ -31,6 +31,7 @@ def _rows(folder):
     ('methods', 10),
     ('methods_elsewhere', 21),
     ('named_estimators', 16),
+    ('population_500', 7),
   ],
 )
 def test_every_row_is_on_the_page(folder, least):
@@ -38,6 +39,21 @@ def test_every_row_is_on_the_page(folder, least):
   rows = _rows(folder)
   assert len(rows) >= least
   assert set(rows) <= set(page)
+
+
+def test_the_page_has_the_accuracies_of_every_learning_rate():
+  by_method, rates = {}, []
+  folder = _RESULTS / 'learning_rates'
+  for line in (folder / 'table.md').read_text('utf-8').splitlines():
+    if line.startswith('### '):
+      rates.append(line.rpartition(' ')[2])
+    elif line.startswith('| ') and not line.startswith('| method'):
+      method, accuracy = (cell.strip() for cell in line.split('|')[1:3])
+      by_method.setdefault(method, []).append(accuracy)
+  page = (_RESULTS / 'README.md').read_text('utf-8').splitlines()
+  assert len(rates) == 5 and len(by_method) == 8
+  for cells in [('method', *rates), *((m, *v) for m, v in by_method.items())]:
+    assert f'| {" | ".join(cells)} |' in page
 
 
 def test_the_readme_has_the_accuracies_of_the_runs():
