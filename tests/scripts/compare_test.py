@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -824,58 +823,6 @@ def test_a_run_that_fails_does_not_keep_others_from_running(tmp_path):
   table = (tmp_path / 'results' / 'table.md').read_text()
   assert 'Missing: Broken, seed 0 (failed, exit code 2).' in table
   assert re.search(r'\| FedAvg \| 0\.\d{3} \|', table)
-
-
-def _documented_commands():
-  """Returns the arguments of the comparisons in the documentation."""
-  commands = []
-  for path in (ROOT / 'README.md', *sorted(ROOT.glob('docs/results/*.md'))):
-    text = path.read_text().replace('\\\n', ' ')
-    for line in re.findall(r'python -m scripts\.compare (--config.*)', text):
-      commands.append(shlex.split(line))
-  return commands
-
-
-def _tasks_and_rounds(arguments):
-  config = next(a for a in arguments if a.startswith('--config='))
-  runs = compare_config.load(config.partition('=')[2]).runs('x')
-  return (
-    {run.config['task'] for run in runs},
-    max(2, *(run.config['evaluate_every'] for run in runs)),
-  )
-
-
-def test_documented_commands_are_there():
-  assert len(_documented_commands()) >= 2
-
-
-@pytest.mark.parametrize('arguments', _documented_commands(), ids=str)
-def test_documented_commands_have_arguments_that_exist(arguments, monkeypatch):
-  monkeypatch.chdir(ROOT)
-  options = compare.parser().parse_args(arguments)
-  comparison = compare_config.load(options.config).select(
-    settings=options.settings, methods=options.methods, seeds=options.seeds
-  )
-  assert comparison.runs(options.output_dir, options.data_dirs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('arguments', _documented_commands(), ids=str)
-def test_documented_commands_run(arguments, tmp_path, monkeypatch):
-  monkeypatch.chdir(ROOT)
-  tasks, rounds = _tasks_and_rounds(arguments)
-  if tasks != {'digits'}:
-    return  # Data that need not be there; the arguments are tested above.
-  command = [*_command(tmp_path), *arguments]
-  command += [f'--rounds={rounds}', '--seeds=0']
-  command += [f'--output_dir={tmp_path}/runs']
-  command += [f'--results_dir={tmp_path}/results']
-  with open(tmp_path / 'log', 'wb') as log:
-    code = subprocess.call(
-      command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-    )
-  assert code == 0, (tmp_path / 'log').read_text()
-  assert (tmp_path / 'results' / 'accuracy.png').stat().st_size > 10_000
 
 
 if __name__ == '__main__':

@@ -1,30 +1,16 @@
 """Tests of the EMNIST task, on a small file in TFF's schema written here."""
 
-import contextlib
-import sqlite3
 import urllib.error
 import urllib.request
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import tasks
 from tasks import emnist
+from tests.tasks import data_files
 
 _WRITERS = ('f0003_01', 'f0001_00', 'f0002_07')
-
-
-def _example(pixels, label):
-  feature = {
-    'pixels': tf.train.Feature(
-      float_list=tf.train.FloatList(value=pixels.ravel())
-    ),
-    'label': tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-  }
-  return tf.train.Example(
-    features=tf.train.Features(feature=feature)
-  ).SerializeToString()
 
 
 def _write(folder, announced_extra=0):
@@ -32,33 +18,20 @@ def _write(folder, announced_extra=0):
 
   The value of an image's first pixel is the writer's number / 255.
   """
-  path = folder / 'emnist_all.sqlite'
-  with contextlib.closing(sqlite3.connect(path)) as connection:
-    connection.execute(
-      'CREATE TABLE examples (split_name TEXT NOT NULL, client_id TEXT NOT'
-      ' NULL, serialized_example_proto BLOB NOT NULL)'
-    )
-    connection.execute(
-      'CREATE TABLE client_metadata (client_id TEXT NOT NULL, split_name'
-      ' TEXT NOT NULL, num_examples INTEGER NOT NULL)'
-    )
-    for kind, num_classes in (('digits_only', 10), ('all', 62)):
-      for split, copies in (('train', 2), ('test', 1)):
-        name = f'{kind}_{split}'
-        for writer in _WRITERS:
-          pixels = np.ones([28, 28], np.float32)
-          pixels[0, 0] = int(writer[1:5]) / 255
-          labels = list(range(num_classes)) * copies
-          connection.executemany(
-            'INSERT INTO examples VALUES (?, ?, ?)',
-            [(name, writer, _example(pixels, c)) for c in labels],
-          )
-          connection.execute(
-            'INSERT INTO client_metadata VALUES (?, ?, ?)',
-            (writer, name, len(labels) + announced_extra),
-          )
-    connection.commit()
-  return path
+  splits = {}
+  for kind, num_classes in (('digits_only', 10), ('all', 62)):
+    for split, copies in (('train', 2), ('test', 1)):
+      writers = splits[f'{kind}_{split}'] = {}
+      for writer in _WRITERS:
+        pixels = np.ones([28, 28], np.float32)
+        pixels[0, 0] = int(writer[1:5]) / 255
+        writers[writer] = [
+          data_files.emnist_example(pixels, label)
+          for label in list(range(num_classes)) * copies
+        ]
+  return data_files.write_emnist(
+    folder, splits, announced_extra=announced_extra
+  )
 
 
 @pytest.fixture(name='folder', scope='module')

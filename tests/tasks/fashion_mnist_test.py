@@ -1,31 +1,19 @@
 """Tests of the reader of idx files, on files written here."""
 
-import gzip
-import struct
-
 import numpy as np
 import pytest
 
 import tasks
 from tasks import fashion_mnist
-
-
-def _idx(array):
-  header = struct.pack('>BBBB', 0, 0, 8, array.ndim)
-  return header + struct.pack(f'>{array.ndim}I', *array.shape) + array.tobytes()
+from tests.tasks import data_files
 
 
 def _write(folder, *, compress=False, num_train=400, labels=None):
   generator = np.random.default_rng(0)
   for split, n in (('train', num_train), ('t10k', 50)):
     images = generator.integers(0, 256, (n, 28, 28), np.uint8)
-    classes = (np.arange(n) % 10).astype(np.uint8)
-    if labels is not None:
-      classes = labels
-    for name, array in (('images-idx3', images), ('labels-idx1', classes)):
-      content = _idx(array)
-      path = folder / f'{split}-{name}-ubyte{".gz" if compress else ""}'
-      path.write_bytes(gzip.compress(content) if compress else content)
+    classes = np.arange(n) % 10 if labels is None else labels
+    data_files.write_idx(folder, split, images, classes, compress=compress)
 
 
 @pytest.mark.parametrize('compress', [False, True])
