@@ -28,6 +28,9 @@ def round_suite(rounds: Optional[int], small: bool) -> results.Result:
       )
       for place, process in (('fedavg', fedavg), ('fedsteer', fedsteer))
     }
+    entries['fedavg with identities, resident'] = timing.resident(
+      work.fedavg_with_identities(), runtime, work.data_for('fedsteer')
+    )
     for size, arguments in (
       (0, dict(core_set=())),
       (
@@ -72,6 +75,9 @@ def round_suite(rounds: Optional[int], small: bool) -> results.Result:
       ),
       'the same without a core set': times.ratio(
         'fedsteer k = 0, resident', 'fedavg, resident'
+      ),
+      'FedAvg with identities / FedAvg, state resident': times.ratio(
+        'fedavg with identities, resident', 'fedavg, resident'
       ),
       'FedAvg, process.next': results.seconds_text(
         times.seconds['fedavg, next']

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedsteer_tff
+from fedsteer_tff.algorithms import composition
 
 CLIENTS = 10
 POPULATION = 100
@@ -78,6 +79,15 @@ class Work:
       loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
     )
 
+  def fedavg_with_identities(self) -> tff.learning.templates.LearningProcess:
+    """Returns FedAvg whose clients say who they are, and nobody listens."""
+    return composition.compose_process(
+      self.model_fn,
+      _MeanWithoutIdentities(),
+      client_weighting='known',
+      client_optimizer=tff.learning.optimizers.build_sgdm(_LEARNING_RATE),
+    )
+
   def fedsteer(
     self, aggregation: str = 'sketched_projection', **kwargs: Any
   ) -> tff.learning.templates.LearningProcess:
@@ -129,3 +139,24 @@ class Work:
       return [make((round_num + 3 * i) % 30) for i in range(CLIENTS)]
 
     return data
+
+
+class _MeanWithoutIdentities(tff.aggregators.WeightedAggregationFactory):
+  """TFF's unweighted mean of identified updates, as FedAvg takes it."""
+
+  def create(
+    self, value_type: tff.Type, weight_type: tff.Type
+  ) -> tff.templates.AggregationProcess:
+    """Returns the process; its type is that of TFF's mean."""
+    mean = tff.aggregators.UnweightedMeanFactory().create(value_type.update)
+
+    @tff.federated_computation(
+      mean.initialize.type_signature.result,
+      tff.FederatedType(value_type, tff.CLIENTS),
+      tff.FederatedType(weight_type, tff.CLIENTS),
+    )
+    def next_fn(state, value, weight):
+      del weight
+      return mean.next(state, value.update)
+
+    return tff.templates.AggregationProcess(mean.initialize, next_fn)

@@ -10,6 +10,7 @@ _TIMED = {
   'round': [
     'fedavg, resident',
     'fedsteer, resident',
+    'fedavg with identities, resident',
     'fedsteer k = 0, resident',
     'fedsteer k = 30, resident',
     'fedavg, next',
