@@ -24,6 +24,7 @@ import os
 import sys
 from typing import Optional
 
+from fedsteer_tff.programs import interruption
 from fedsteer_tff.programs import run_files
 from scripts import compare_config
 from scripts import compare_matrix
@@ -53,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     )
     runs = comparison.runs(options.output_dir, options.data_dirs)
     _check_kept_runs(runs)
-    with compare_runs.Stop() as stop:
+    with interruption.Interruption() as stop:
       failures = _make(runs, options.jobs, stop)
     if stop.requested:
       return _stopped(runs, stop.exit_code)
@@ -185,7 +186,9 @@ def _finished(
 
 
 def _make(
-  runs: Sequence[compare_matrix.Run], jobs: int, stop: compare_runs.Stop
+  runs: Sequence[compare_matrix.Run],
+  jobs: int,
+  stop: interruption.Interruption,
 ) -> Mapping[compare_matrix.Run, str]:
   """Makes the runs that are missing; returns why some failed."""
   missing = [run for run in runs if not compare_runs.is_finished(run)]

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import fcntl
 import os
-import signal
 import subprocess
 import sys
 import time
-from types import FrameType
 from typing import Any, Optional
 
+from fedsteer_tff.programs import interruption
 from fedsteer_tff.programs import metrics_table
 from fedsteer_tff.programs import run_directory
 from fedsteer_tff.programs import run_files
@@ -94,44 +93,6 @@ class Result:
     return next(
       (number for number, value in self.evaluations if value >= target), None
     )
-
-
-class Stop:
-  """Turns SIGINT (Ctrl-C) and SIGTERM into a wish to end.
-
-  As `fedsteer_tff.programs.Interruption`, whose import would take the seconds
-  that TensorFlow takes: the first signal is noted, a second one raises
-  `KeyboardInterrupt`.
-  """
-
-  def __init__(self):
-    """Installs nothing; entering the context does."""
-    self._signal = None
-    self._previous = {}
-
-  @property
-  def requested(self) -> bool:
-    """Whether a signal has arrived."""
-    return self._signal is not None
-
-  @property
-  def exit_code(self) -> int:
-    """128 + signal, as shells report it; 0 without a signal."""
-    return 0 if self._signal is None else 128 + int(self._signal)
-
-  def __enter__(self) -> 'Stop':
-    for number in (signal.SIGINT, signal.SIGTERM):
-      self._previous[number] = signal.signal(number, self._handle)
-    return self
-
-  def __exit__(self, *unused_exception_info) -> None:
-    for number, handler in self._previous.items():
-      signal.signal(number, handler)
-
-  def _handle(self, number: int, unused_frame: Optional[FrameType]) -> None:
-    if self._signal is not None:
-      raise KeyboardInterrupt
-    self._signal = number
 
 
 def log_path(run: compare_matrix.Run) -> str:
@@ -240,7 +201,7 @@ def execute(
   runs: Sequence[compare_matrix.Run],
   *,
   jobs: int,
-  stop: Stop,
+  stop: interruption.Interruption,
   progress: Any,
 ) -> dict[compare_matrix.Run, str]:
   """Makes runs, some at a time, until all have ended or a stop is requested.

@@ -5,8 +5,9 @@ python -m scripts.worker --port=10000
 ```
 
 `scripts.train --workers=HOST:10000,...` then trains on it. Ends with Ctrl-C or
-SIGTERM. Whoever reaches the port can run computations here: see
-docs/several_machines.md before the port is open to a network.
+SIGTERM, and with its terminal unless it was started by `nohup`. Whoever reaches
+the port can run computations here: see docs/several_machines.md before the port
+is open to a network.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from typing import Optional
 from absl import app
 from absl import flags
 
+from fedsteer_tff.programs import interruption
 from fedsteer_tff.programs import runtime_environment
 from scripts import tls_proxy
 
@@ -94,7 +96,7 @@ async def _run() -> int:
   stopped = asyncio.Event()
   signals = []
   loop = asyncio.get_running_loop()
-  for number in (signal.SIGINT, signal.SIGTERM):
+  for number in interruption.stop_signals():
     loop.add_signal_handler(
       number, lambda n=number: (signals.append(n), stopped.set())
     )

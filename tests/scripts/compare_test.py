@@ -16,6 +16,7 @@ import psutil
 import pytest
 from scipy import stats
 
+from fedsteer_tff.programs import interruption
 from fedsteer_tff.programs import run_files
 from scripts import compare
 from scripts import compare_config
@@ -581,7 +582,7 @@ def _execute(runs, progress=None, stop=None, jobs=2):
   return compare_runs.execute(
     runs,
     jobs=jobs,
-    stop=stop or compare_runs.Stop(),
+    stop=stop or interruption.Interruption(),
     progress=progress or _SilentProgress(),
   )
 
@@ -623,21 +624,26 @@ def test_a_run_that_another_process_makes_is_waited_for(tmp_path, children):
   assert compare_runs.is_finished(runs[0])
 
 
-def test_a_signal_ends_the_runs_once_and_starts_no_more(tmp_path, children):
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_runs_once_and_starts_no_more(
+  tmp_path, children, number
+):
   _, runs = _runs(tmp_path)
-  before = signal.getsignal(signal.SIGTERM)
+  before = signal.getsignal(number)
+  if before is signal.SIG_IGN:
+    pytest.skip('the tests run under nohup')
 
   class Progress(_SilentProgress):
     def update(self, active, unused_waiting):
       if len(active) == 2 and not stop.requested:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
-  with compare_runs.Stop() as stop:
+  with interruption.Interruption() as stop:
     assert not _execute(runs, Progress(), stop)
   assert children.started == runs[:2]
   assert children.ends == ['terminate'] * 2
-  assert stop.exit_code == 143
-  assert signal.getsignal(signal.SIGTERM) is before
+  assert stop.exit_code == 128 + number
+  assert signal.getsignal(number) is before
 
 
 def test_a_second_signal_kills_the_runs(tmp_path, children):
@@ -649,7 +655,7 @@ def test_a_second_signal_kills_the_runs(tmp_path, children):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
-  with compare_runs.Stop() as stop, pytest.raises(KeyboardInterrupt):
+  with interruption.Interruption() as stop, pytest.raises(KeyboardInterrupt):
     _execute(runs, Progress(), stop)
   assert children.ends == ['kill'] * 2
 

@@ -223,16 +223,31 @@ def test_interrupted_killed_and_prolonged_equals_undisturbed(
   undisturbed, _, _ = finished
   folder = tmp_path / 'run'
 
-  # Ctrl-C in a terminal reaches the whole process group.
+  # A terminal that is closed: its signal reaches the whole process group, and
+  # from the shell too.
   run = _start(folder, ROUNDS - 2)
-  run.wait_for_rows(2)
+  run.wait_for_rows(1)
+  for _ in range(2):
+    os.killpg(run.pid, signal.SIGHUP)
+  code, _, stderr = run.finish()
+  assert code == 129, stderr
+  assert 'The same command resumes' in stderr
+  assert 'Traceback' not in stderr
+  done = len(training_runs.rows(folder))
+  assert 1 <= done < ROUNDS - 2
+  assert training_runs.checkpoints(folder)[-1] == done
+
+  # Ctrl-C in a terminal does so too.
+  run = _start(folder, ROUNDS - 2)
+  run.wait_for_rows(done + 1)
   os.killpg(run.pid, signal.SIGINT)
   code, _, stderr = run.finish()
   assert code == 130, stderr
   assert 'The same command resumes' in stderr
   assert 'Traceback' not in stderr
+  assert len(training_runs.rows(folder)) > done
   done = len(training_runs.rows(folder))
-  assert 2 <= done < ROUNDS - 2
+  assert done < ROUNDS - 2
   assert (folder / f'checkpoints/program_state_{done}').is_dir()
   assert not (folder / 'summary.json').exists()
 

@@ -39,7 +39,9 @@ def test_says_what_is_ready_and_how_open_it_is(worker):
   assert psutil.Process(worker.process.pid).memory_info().rss < 100 * 2**20
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+  'number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+)
 def test_a_signal_ends_all_of_it(worker, number):
   runtime = worker.runtime
   worker.process.send_signal(number)
