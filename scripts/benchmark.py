@@ -32,6 +32,7 @@ import platform
 import sys
 
 from fedsteer_tff.programs import run_files
+from scripts import lasting_output
 
 _EXIT_USAGE = 2
 SUITES = (
@@ -143,4 +144,4 @@ def table(results: dict) -> str:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))

@@ -31,6 +31,7 @@ from scripts import compare_matrix
 from scripts import compare_plots
 from scripts import compare_runs
 from scripts import compare_table
+from scripts import lasting_output
 from scripts import train_flags
 
 _EXIT_FAILED = 1
@@ -353,4 +354,4 @@ def _write(
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))

@@ -18,6 +18,7 @@ import textwrap
 from fedsteer_tff import programs
 from fedsteer_tff.programs import files
 from scripts import compatibility_attempts
+from scripts import lasting_output
 
 _PAGE = """# What compiles to what
 
@@ -139,4 +140,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv, prints_result=True))

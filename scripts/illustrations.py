@@ -24,6 +24,7 @@ import numpy as np
 
 from fedsteer_tff import subspace
 from scripts import illustrated_world
+from scripts import lasting_output
 
 _OLD, _STEERED, _TRUE = 'tab:orange', 'tab:blue', '0.25'
 
@@ -201,4 +202,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))

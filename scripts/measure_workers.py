@@ -23,6 +23,7 @@ from typing import Any
 
 from absl import flags
 
+from scripts import lasting_output
 from scripts import train_flags
 
 _EXIT_USAGE = 2
@@ -166,4 +167,4 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))

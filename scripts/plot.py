@@ -19,6 +19,7 @@ import sys
 
 from fedsteer_tff.programs import run_files
 from scripts import compare_plots
+from scripts import lasting_output
 from scripts import report_run
 from scripts import result_folders
 from scripts import run_plots
@@ -117,4 +118,4 @@ def _distinct_names(folders: Sequence[str]) -> list[str]:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))

@@ -16,6 +16,7 @@ import os
 import sys
 
 from fedsteer_tff.programs import run_files
+from scripts import lasting_output
 from scripts import report_comparison
 from scripts import report_run
 from scripts import result_folders
@@ -67,4 +68,4 @@ def _page(folder: str) -> str:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))

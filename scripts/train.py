@@ -24,6 +24,7 @@ from absl import logging
 
 from fedsteer_tff.programs import run_files
 from fedsteer_tff.programs import runtime_environment
+from scripts import lasting_output
 from scripts import result_folders
 from scripts import train_flags
 
@@ -93,7 +94,8 @@ def _stderr_held_back() -> Iterator[None]:
       yield
     except BaseException:
       held.seek(0)
-      os.write(kept, held.read())
+      with contextlib.suppress(OSError):  # Nobody may be there to read it.
+        os.write(kept, held.read())
       raise
     finally:
       os.dup2(kept, 2)
@@ -332,4 +334,4 @@ train_flags.define()
 flags.adopt_module_key_flags(train_flags.definitions)
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))

@@ -27,6 +27,7 @@ from absl import flags
 
 from fedsteer_tff.programs import interruption
 from fedsteer_tff.programs import runtime_environment
+from scripts import lasting_output
 from scripts import tls_proxy
 
 _EXIT_ENDED = 1
@@ -252,4 +253,4 @@ async def _stop_process(process: asyncio.subprocess.Process) -> Optional[int]:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  sys.exit(lasting_output.run(main, sys.argv))
