@@ -140,6 +140,16 @@ def build_client_data(
     raise ValueError(f'client_id must be below 2**31, found {client_id}')
   if not isinstance(dataset, tf.data.Dataset):
     raise TypeError(f'dataset must be a tf.data.Dataset, found {dataset!r}')
+  # Without the model's input_spec no more can be known: examples may have axes.
+  if any(
+    isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0
+    for spec in tf.nest.flatten(dataset.element_spec)
+  ):
+    raise TypeError(
+      'dataset must be of batches, tensors whose first axis is that of the'
+      f' examples, found elements of {dataset.element_spec!r} for client'
+      f' {client_id}: apply batch'
+    )
   if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
     raise ValueError(
       'dataset must have an end, found one that repeats for ever for client'

@@ -24,6 +24,7 @@ import tensorflow_federated as tff
 
 from fedsteer_tff import participation
 from fedsteer_tff.programs import arguments
+from fedsteer_tff.programs import data_types
 from fedsteer_tff.programs import evaluation
 from fedsteer_tff.programs import local_runtime
 from fedsteer_tff.programs import memory
@@ -327,6 +328,7 @@ def run(
       'prefetch must be False with forced_clients_fn, found True: the'
       ' forced clients come from the state after the round before'
     )
+  client_data_fn = data_types.checked(client_data_fn, process)
   data = round_data.RoundData(sampler, client_data_fn)
   if prefetch:
     data = round_data.PrefetchedRoundData(sampler, client_data_fn, num_rounds)

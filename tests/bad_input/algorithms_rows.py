@@ -159,6 +159,13 @@ ROWS = (
       'dataset must have an end, found one that repeats for ever for client 0',
     ),
     (
+      'examples without batches',
+      {'dataset': tf.data.Dataset.from_tensor_slices(([[1.0, 2.0]], [1]))},
+      TypeError,
+      'dataset must be of batches, tensors whose first axis is that of the'
+      ' examples, found elements of (TensorSpec(',
+    ),
+    (
       'a weight beyond float32',
       {'weight': 1e39},
       ValueError,

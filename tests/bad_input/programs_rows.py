@@ -174,10 +174,54 @@ def _resident(**bad):
   )
 
 
+def _run_with(make_dataset):
+  """Runs a round with such data of client 1, whoever else takes part."""
+
+  def call(_):
+    data = programs.CohortData(
+      lambda client_id, p: make_dataset(small_process.dataset(client_id))
+    )
+    sampler = participation.BernoulliSampler([1.0, 1.0], 0)
+    _run(sampler=sampler, client_data_fn=data)
+
+  return call
+
+
 _DAMAGED = '{folder}/c must hold a checkpoint that can be read, found none'
 _DIRECTORY_ERROR = programs.RunDirectoryError
 
 ROWS = (
+  _row(
+    'programs.run',
+    'examples that are not batched',
+    _run_with(lambda dataset: dataset.unbatch()),
+    TypeError,
+    'client_data_fn must return <float32[?,2],int32[?,1]>*, found'
+    ' <float32[2],int32[1]>* (examples that are not batched) as the data of'
+    ' client 0',
+  ),
+  _row(
+    'programs.run',
+    'batches of batches',
+    _run_with(lambda dataset: dataset.batch(2)),
+    TypeError,
+    'client_data_fn must return ... (batches that are batched once more)',
+  ),
+  _row(
+    'programs.run',
+    'data of another type',
+    _run_with(lambda dataset: dataset.map(lambda x, y: (y, x))),
+    TypeError,
+    'client_data_fn must return ... found <int32[?,1],float32[?,2]>* as the',
+  ),
+  _row(
+    'programs.run',
+    'data without an end',
+    _run_with(lambda dataset: dataset.repeat()),
+    ValueError,
+    'client_data_fn must return datasets that have an end, found one that'
+    ' repeats for ever as the data of client 0: give repeat a number',
+  ),
   _row(
     'programs.RunDirectory',
     'no path',
