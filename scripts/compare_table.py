@@ -178,7 +178,7 @@ def _setting_table(comparison, setting, results) -> list[str]:
   if setting.target_accuracy is None:
     for row in (headings, *rows):
       del row[4]
-  return [
+  lines = [
     f'### {setting.name}',
     '',
     _line(headings),
@@ -186,6 +186,11 @@ def _setting_table(comparison, setting, results) -> list[str]:
     *map(_line, rows),
     '',
   ]
+  if reference in by_method and not by_method[reference]:
+    lines.append(
+      f'There are no differences here: {reference} has no complete run.'
+    )
+  return lines
 
 
 def _accuracy_cell(comparison, of_method) -> str:
@@ -242,17 +247,30 @@ def _seconds_cell(of_method) -> str:
 
 def _notes(comparison, results) -> list[str]:
   """What a reader has to know to read the tables."""
-  notes = [
-    'Final accuracy: mean of the last ten evaluations of a run; mean and'
-    ' standard deviation over seeds. Differences are taken seed by seed, on the'
-    ' same partition, participation schedule and initial weights; the interval'
-    ' is that of the percentile bootstrap over seeds. s / round: median.',
-  ]
-  if comparison.reference not in comparison.methods:
+  has_reference = comparison.reference in comparison.methods
+  has_differences = has_reference and len(comparison.methods) > 1
+  several_seeds = len(comparison.seeds) > 1
+  how = ['Final accuracy: mean of the last ten evaluations of a run']
+  if several_seeds:
+    how[0] += '; mean and standard deviation over seeds'
+  if has_differences:
+    how.append(
+      'Differences are taken seed by seed, on the same partition,'
+      ' participation schedule and initial weights'
+    )
+    if several_seeds:
+      how[-1] += '; the interval is that of the percentile bootstrap over seeds'
+  notes = ['. '.join([*how, 's / round: median.'])]
+  if not has_reference:
     notes.append(
       f'There are no differences: {comparison.reference} was left out.'
     )
-  if len(comparison.seeds) < _ENOUGH_SEEDS:
+  if not several_seeds:
+    notes.append(
+      'There is one seed: no deviations and no intervals, and nothing tells how'
+      ' much of a difference is chance.'
+    )
+  elif has_differences and len(comparison.seeds) < _ENOUGH_SEEDS:
     notes.append(
       f'Seeds are few ({len(comparison.seeds)}): the intervals are too narrow,'
       ' and say little more than the range of the differences.'

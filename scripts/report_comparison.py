@@ -6,6 +6,8 @@ from scripts import compare_plots
 from scripts import report_page
 from scripts import result_folders
 
+# How `compare_table` begins what it says of a run.
+_MISSING = 'Missing: '
 _CAPTIONS = {
   'accuracy': (
     'Test accuracy over the rounds: the mean over the seeds as a line, their'
@@ -80,6 +82,9 @@ def findings(results: result_folders.Results) -> list[tuple[str, str]]:
   missing = len(results.comparison.settings) * len(
     results.comparison.methods
   ) * len(results.comparison.seeds) - len(results.runs)
+  # A setting, method or seed of which no run is complete is in the table alone.
+  named = sum(line.startswith(_MISSING) for line in results.table.splitlines())
+  missing = max(missing, named)
   if missing:
     found.append(
       (

@@ -23,6 +23,9 @@ from scripts import compare_config
 from scripts import compare_matrix
 from scripts import compare_runs
 from scripts import compare_table
+from scripts import plot
+from scripts import report_comparison
+from scripts import result_folders
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARISONS = sorted((ROOT / 'scripts' / 'comparisons').glob('*.json'))
@@ -320,6 +323,81 @@ def test_the_table_says_what_is_missing(tmp_path):
   assert 'There are no differences: FedSteer stable was left out.' in text
 
 
+def test_a_comparison_with_one_seed_claims_no_interval(tmp_path):
+  comparison, runs = _runs(tmp_path)
+  for run in runs:
+    _pretend(run, [0.5 + 0.1 * (run.method != 'FedAvg')])
+  part = comparison.select(seeds=[1])
+  of_part = [run for run in runs if run.seed == 1]
+  text = compare_table.table(part, _results(of_part), {})
+  lines = text.splitlines()
+  assert lines[0] == 'Left out by choice: seed 0.'
+  assert '| FedAvg | 0.500 | -0.100 | – | 1,000 | 1.50 |' in lines
+  assert 'There is one seed: no deviations and no intervals, ' in text
+  for word in ('standard deviation', 'Seeds are few', 'bootstrap'):
+    assert word not in text
+  assert 'Differences are taken seed by seed' in text
+
+
+def test_a_table_without_the_reference_speaks_of_no_differences(tmp_path):
+  comparison, runs = _runs(tmp_path)
+  for run in runs:
+    _pretend(run, [0.5, 0.6])
+  part = comparison.select(methods=['FedAvg'])
+  of_part = [run for run in runs if run.method == 'FedAvg']
+  text = compare_table.table(part, _results(of_part), {})
+  assert '| FedAvg | 0.600 ± 0.000 | – | – | 1,000 | 1.00 |' in text
+  assert 'Left out by choice: method FedSteer stable.' in text
+  assert 'There are no differences: FedSteer stable was left out.' in text
+  for word in ('Differences are', 'interval is', 'Seeds are few'):
+    assert word not in text
+
+
+def test_the_reference_alone_has_nothing_to_be_compared_with(tmp_path):
+  comparison, runs = _runs(tmp_path)
+  of_part = [run for run in runs if run.method == 'FedSteer stable']
+  for run in of_part:
+    _pretend(run, [0.5, 0.6])
+  part = comparison.select(methods=['FedSteer stable'])
+  text = compare_table.table(part, _results(of_part), {})
+  assert '| FedSteer stable | 0.600 ± 0.000 |  |  | 20,000 | 1.00 |' in text
+  assert 'ifferences' not in text and 'intervals' not in text
+
+
+def test_a_reference_without_runs_is_told_where_it_has_none(tmp_path):
+  settings = {'A': ['--gamma=0.9'], 'B': ['--gamma=0.5']}
+  comparison, runs = _runs(tmp_path, settings=settings)
+  failed = [
+    run
+    for run in runs
+    if run.setting.name == 'A' and run.method == 'FedSteer stable'
+  ]
+  there = [run for run in runs if run not in failed]
+  for run in there:
+    _pretend(run, [0.5, 0.6])
+  text = compare_table.table(
+    comparison, _results(there), {run: 'failed' for run in failed}
+  )
+  of_a, of_b = text.split('### B')
+  told = 'There are no differences here: FedSteer stable has no complete run.'
+  assert told in of_a and told not in of_b
+  assert '| FedAvg | 0.600 ± 0.000 | – | – |' in of_a
+  assert '| FedSteer stable | – |  |  | – | – |' in of_a
+  for seed in (0, 1):
+    assert f'Missing: FedSteer stable, seed {seed} (failed).' in of_a
+  assert '| FedAvg | 0.600 ± 0.000 | +0.000 | +0.000 to +0.000 |' in of_b
+  assert 'Missing' not in of_b
+
+
+def test_a_reference_without_a_seed_of_the_others_gives_no_difference(tmp_path):
+  comparison, runs = _runs(tmp_path)
+  there = [run for run in runs if (run.method == 'FedAvg') == (run.seed == 0)]
+  for run in there:
+    _pretend(run, [0.5, 0.6])
+  text = compare_table.table(comparison, _results(there), {})
+  assert '| FedAvg | 0.600 (1 of 2 seeds) | – | – |' in text
+
+
 def test_the_interval_is_that_of_the_percentile_bootstrap():
   values = np.random.default_rng(3).normal(0.1, 0.05, 20)
   low, high = compare_table.bootstrap_interval(values)
@@ -543,14 +621,14 @@ class _PretendedChild:
     if self._polls < 2:
       return None
     self._children.running.remove(self._run)
-    code = self._children.code_of.get(self._run, 0)
+    code = self._children.code_of.get(self._run.folder, 0)
     if code == 0:
       _pretend(self._run, [0.4, 0.5])
     return code
 
   def terminate(self):
     self._children.ends.append('terminate')
-    self._children.code_of[self._run] = 143
+    self._children.code_of[self._run.folder] = 143
 
   def kill(self):
     self._children.ends.append('kill')
@@ -597,9 +675,83 @@ def test_no_more_runs_at_a_time_than_jobs(tmp_path, children, jobs):
 
 def test_failed_runs_are_named_and_the_others_made(tmp_path, children):
   _, runs = _runs(tmp_path)
-  children.code_of[runs[0]] = 3
+  children.code_of[runs[0].folder] = 3
   assert _execute(runs) == {runs[0]: 'exit code 3'}
   assert all(compare_runs.is_finished(run) for run in runs[1:])
+
+
+@pytest.mark.filterwarnings('error')
+@pytest.mark.parametrize('sweep', [None, {'client_learning_rate': [0.1, 1.0]}])
+@pytest.mark.parametrize('failing', ['reference', 'setting', 'seed'])
+def test_results_of_which_a_part_failed_are_written_drawn_and_reported(
+  tmp_path, children, capsys, sweep, failing
+):
+  changes = {'settings': {'A': ['--gamma=0.9'], 'B': ['--gamma=0.5']}}
+  if sweep is not None:
+    changes['sweep'] = sweep
+  _, runs = _runs(tmp_path, **changes)
+  failed = [
+    run
+    for run in runs
+    if {
+      'reference': run.method == 'FedSteer stable',
+      'setting': run.setting.base == 'A',
+      'seed': run.seed == 1,
+    }[failing]
+  ]
+  children.code_of.update({run.folder: 3 for run in failed})
+  assert _main(tmp_path, **changes) == 1
+  printed = capsys.readouterr()
+  assert f'{len(failed)} of {len(runs)} runs failed:' in printed.err
+  results = tmp_path / 'results'
+  text = (results / 'table.md').read_text()
+  assert text in printed.out
+  for run in failed:
+    assert f'Missing: {run.method}, seed {run.seed} (failed, exit' in text
+  num_settings = len({run.setting.name for run in failed})
+  assert text.count('There are no differences here') == (
+    0 if failing == 'seed' else num_settings
+  )
+  with open(results / 'runs.csv') as file:
+    assert len(list(csv.DictReader(file))) == len(runs) - len(failed)
+
+  # What is read back has the same pictures, and says what is missing.
+  pictures = tmp_path / 'pictures'
+  assert plot.main(['plot', str(results), f'--output_dir={pictures}']) == 0
+  assert set(os.listdir(pictures)) == {
+    path.name for path in results.glob('*.png')
+  }
+  assert 'accuracy.png' in os.listdir(pictures)
+  found = report_comparison.findings(result_folders.read_results(str(results)))
+  level, words = found[-1]
+  assert level == 'warning'
+  assert words.startswith(f'{len(failed)} of the runs that the tables name')
+
+
+@pytest.mark.filterwarnings('error')
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    ['--methods=FedAvg'],
+    ['--methods=fedsteer_stable'],
+    ['--seeds=1'],
+    ['--methods=FedAvg', '--seeds=5', '--settings=digits 0.9'],
+  ],
+  ids=' '.join,
+)
+def test_a_part_is_made_drawn_and_reported(tmp_path, children, arguments):
+  assert _main(tmp_path, *arguments) == 0
+  results = tmp_path / 'results'
+  assert set(os.listdir(results)) == {
+    'table.md',
+    'runs.csv',
+    'curves.csv',
+    'accuracy.png',
+    'accuracy_by_state_bytes.png',
+  }
+  assert plot.main(['plot', str(results)]) == 0
+  found = report_comparison.findings(result_folders.read_results(str(results)))
+  assert [level for level, _ in found] == ['note']
 
 
 def test_a_run_that_another_process_makes_is_waited_for(tmp_path, children):
