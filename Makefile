@@ -59,8 +59,11 @@ check: lint coverage  ## Runs lint and coverage.
 coverage: $(STAMP)  ## Runs the whole test suite; fails if it covers too little.
 	$(BIN)/python -m pytest tests $(PARALLEL) --cov $(TEST_FLAGS)
 
+# Without pytest's plugins: mutmut starts pytest again where the tests are
+# imported, and setuptools has put what it brings along on the path by then.
 mutation: $(STAMP)  ## Breaks subspace and aggregators in turn; takes hours.
-	$(BIN)/mutmut run --max-children $(JOBS) $(MUTANTS)
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 \
+	  $(BIN)/mutmut run --max-children $(JOBS) $(MUTANTS)
 
 format: $(STAMP)  ## Rewrites the sources in the checked format.
 	$(BIN)/ruff check --fix --exit-zero --quiet $(SOURCES)
