@@ -2,8 +2,9 @@
 
 One rule for all runs. A state is written under a temporary name and takes its
 final one when it is complete, and the states before are removed only then. With
-it goes a digest of its files, so that every change of a byte is noticed. What
-cannot be read is set aside and the state before is used.
+it go the names and types of its leaves, so that another program's state is told
+by them, and a digest of its files, so that every change of a byte is noticed.
+What cannot be read is set aside and the state before is used.
 """
 
 import asyncio
@@ -23,10 +24,13 @@ from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import pacing
 from fedsteer_tff.programs import releases as releases_lib
+from fedsteer_tff.programs import run_files
+from fedsteer_tff.programs import state_types
 
 _PREFIX = 'program_state_'
 _UNREADABLE = 'unreadable_'
 _DIGEST = 'digest.sha256'
+_LEAVES = 'leaves.json'
 _READ_BYTES = 2**20
 
 
@@ -102,6 +106,15 @@ class CheckpointManager(tff.program.FileProgramStateManager):
         full, and what helps. The states before are as they were.
       ProgramStateExistsError: That of `tff.program`, if this version is there.
     """
+    await self._save(program_state, version)
+
+  async def _save(
+    self,
+    program_state: Any,
+    version: int,
+    names: Optional[Sequence[str]] = None,
+  ) -> None:
+    """Writes a state whose leaves have these names; see `save`."""
     if self._writing is None:
       self._writing = asyncio.Lock()
     # States are removed after writing one: two at a time would collide.
@@ -109,7 +122,11 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       if self._releases is not None:
         await self._releases.finished()
       try:
+        # Before that the types are not known.
+        program_state = await tff.program.materialize_value(program_state)
         await super().save(program_state, version)
+        types = state_types.to_json(_types(program_state, names))
+        files.write_json(self._path(version, _LEAVES), types)
         files.write_text(self._path(version, _DIGEST), self._digest(version))
       except (OSError, tf.errors.OpError) as e:
         files.remove_unfinished(self._directory, _PREFIX)
@@ -131,11 +148,21 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       CheckpointError: If it is damaged.
       ProgramStateNotFoundError: That of `tff.program`, if it is not there.
     """
+    return await self._load(version, structure)
+
+  async def _load(
+    self, version: int, structure: Any, names: Optional[Sequence[str]] = None
+  ) -> Any:
+    """Returns a state whose leaves have these names; see `load`."""
+    expected = _types(structure, names)
     whole = False
     try:
       whole = self._check_digest(version)
+      if whole:
+        self._check_types(version, expected)
       state = await super().load(version, structure)
-      _check_leaves(tf.nest.flatten(state), tf.nest.flatten(structure))
+      # States of earlier releases have no names, but their leaves have places.
+      _check_same(expected, _types(state, names))
     except tff.program.ProgramStateNotFoundError:
       raise
     except Exception as e:  # Damage has as many types as TensorFlow readers.
@@ -176,6 +203,12 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       CheckpointError: If there are states and all of them are damaged, now or
         when it was tried before.
     """
+    return await self._load_latest(structure)
+
+  async def _load_latest(
+    self, structure: Any, names: Optional[Sequence[str]] = None
+  ) -> tuple[Any, int]:
+    """Returns a state whose leaves have these names; see `load_latest`."""
     try:
       versions = await self.get_versions() or []
     except (OSError, tf.errors.OpError) as e:
@@ -185,7 +218,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       ) from e
     for version in reversed(versions):
       try:
-        return await self.load(version, structure), version
+        return await self._load(version, structure, names), version
       except (CheckpointAccessError, CheckpointMismatchError):
         raise
       except CheckpointError as e:
@@ -292,6 +325,22 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       )
     return True
 
+  def _check_types(self, version: int, expected: state_types.LeafTypes) -> None:
+    """Checks that a state's leaves are those of the same program.
+
+    Args:
+      version: How many rounds the state has seen.
+      expected: What it should consist of.
+
+    Raises:
+      ValueError: If it consists of something else. States of earlier releases
+        do not say.
+    """
+    path = self._path(version, _LEAVES)
+    if os.path.exists(path):
+      found = state_types.from_json(run_files.read_object(path))
+      _check_same(expected, found)
+
   async def _write_failure(self, version: int, error: Exception) -> str:
     versions = await self.get_versions()
     last = 'there is none before it'
@@ -345,8 +394,8 @@ class Checkpoints:
       return
     # Plain leaves: the manager keeps no container types, `restore` puts the
     # leaves back into them.
-    leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
-    asyncio.run(self._manager.save([np.int64(round_num), *leaves], round_num))
+    leaves = [np.int64(round_num), *map(np.asarray, tf.nest.flatten(state))]
+    asyncio.run(self._manager._save(leaves, round_num, _names(state)))
 
   def rounds(self) -> list[int]:
     """Returns which states are there.
@@ -369,33 +418,48 @@ class Checkpoints:
       CheckpointError: If there are states and all of them are damaged, or the
         system does not let the newest one be read.
     """
-    expected = [np.asarray(leaf) for leaf in tf.nest.flatten(like)]
-    stored, _ = asyncio.run(self._manager.load_latest([np.int64(0), *expected]))
+    expected = [np.int64(0), *map(np.asarray, tf.nest.flatten(like))]
+    stored, _ = asyncio.run(self._manager._load_latest(expected, _names(like)))
     if stored is None:
       return None
     stored_round, *leaves = stored
     return tf.nest.pack_sequence_as(like, leaves), int(stored_round)
 
 
-def _check_leaves(leaves: Sequence[Any], expected: Sequence[Any]) -> None:
-  """Checks that arrays are those of the same program.
+def _names(state: Any) -> list[str]:
+  """Returns the names of what `Checkpoints` writes: the round, and leaves."""
+  return ['(round)', *state_types.of_value(state)]
+
+
+def _types(state: Any, names: Optional[Sequence[str]]) -> state_types.LeafTypes:
+  """Returns what a state consists of.
 
   Args:
-    leaves: What was stored.
-    expected: As many leaves; those that are no arrays allow anything.
+    state: The state.
+    names: Those of its leaves; None for the state's own.
+
+  Returns:
+    The types of the leaves by name.
+  """
+  types = state_types.of_value(state)
+  return types if names is None else dict(zip(names, types.values()))
+
+
+def _check_same(
+  expected: state_types.LeafTypes, found: state_types.LeafTypes
+) -> None:
+  """Checks that a state is one of the same program.
+
+  Args:
+    expected: What it should consist of.
+    found: What it consists of.
 
   Raises:
-    ValueError: If a dtype or a shape differs.
+    ValueError: If that is something else.
   """
-  for i, (leaf, like) in enumerate(zip(leaves, expected)):
-    if not isinstance(like, (np.ndarray, np.generic)):
-      continue
-    leaf = np.asarray(leaf)
-    if leaf.dtype != like.dtype or leaf.shape != like.shape:
-      raise ValueError(
-        f'leaf {i} of the state must be {like.dtype}{list(like.shape)},'
-        f' found {leaf.dtype}{list(leaf.shape)}'
-      )
+  differing = state_types.differences(expected, found)
+  if differing is not None:
+    raise ValueError(differing)
 
 
 @contextlib.contextmanager

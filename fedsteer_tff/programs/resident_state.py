@@ -19,6 +19,7 @@ import tensorflow_federated as tff
 
 from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import local_runtime
+from fedsteer_tff.programs import state_types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,7 +260,15 @@ async def _create(
     return await executor.create_value(value, type_spec)
   except (TypeError, ValueError) as e:
     found, *_ = str(e).splitlines() or ['']
-    several = '' if type_spec.all_equal else 'a list of '
+    several = 'a list of '
+    if type_spec.all_equal:
+      several = ''
+      found = (
+        state_types.differences(
+          state_types.of_type(type_spec), state_types.of_value(value)
+        )
+        or found
+      )
     raise TypeError(
       f'{name} must be {several}what process.next takes, found another type:'
       f' {found}'

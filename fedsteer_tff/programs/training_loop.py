@@ -31,6 +31,7 @@ from fedsteer_tff.programs import memory
 from fedsteer_tff.programs import remote_runtime
 from fedsteer_tff.programs import resident_state
 from fedsteer_tff.programs import round_data
+from fedsteer_tff.programs import state_types
 
 # Metrics of the clients' training under this key become columns 'loss', ...
 _TRAIN = 'train'
@@ -166,7 +167,20 @@ class _PassedState:
     self._state = state
 
   def next(self, client_data: Sequence[Any]) -> Any:
-    output = self._process.next(self._state, client_data)
+    try:
+      output = self._process.next(self._state, client_data)
+    except (TypeError, ValueError) as e:
+      # Of state and data the error does not say which one it is about.
+      state_type, _ = self._process.next.type_signature.parameter
+      differing = state_types.differences(
+        state_types.of_type(state_type), state_types.of_value(self._state)
+      )
+      if differing is None:
+        raise
+      raise TypeError(
+        'state must be what process.next takes, found another type:'
+        f' {differing}'
+      ) from e
     self._state = output.state
     return output.metrics
 

@@ -470,7 +470,8 @@ ROWS = (
     _restore_damaged(_leave, {'weights': np.float32([1, 2, 3])}),
     programs.CheckpointMismatchError,
     'the checkpoint of round ... must be a state of this process, of the same'
-    ' model and population, found: ',
+    ' model and population, found: weights must be float32[3], found'
+    ' float32[2]; it is left as it is',
   ),
   _row(
     'programs.CheckpointManager',

@@ -204,9 +204,16 @@ def test_data_of_another_type_are_named(runtime, case):
 def test_a_state_of_another_process_is_named(runtime):
   training = programs.ResidentProcess(_process(), runtime)
   other = _process(core_set=(0, 1)).initialize()
-  for state in (None, 3, other):
+  for state, message in (
+    (None, ''),
+    (3, ''),
+    (
+      other,
+      r'found another type: aggregator\.\w+ must be \w+\[1.*, found \w+\[2',
+    ),
+  ):
     with pytest.raises(
-      TypeError, match='state must be what process.next takes'
+      TypeError, match=f'state must be what process.next takes.*{message}'
     ):
       training.put(state)
 

@@ -95,19 +95,88 @@ def test_states_of_another_process_are_not_taken(tmp_path):
   store = checkpoints.Checkpoints(tmp_path)
   state = OrderedDict(a=np.float32([1, 2]))
   store.save(state, 1)
-  for other in (
-    OrderedDict(a=np.zeros([3], np.float32)),
-    OrderedDict(a=np.zeros([2], np.float32), b=np.zeros([], np.float32)),
+  for other, message in (
+    (
+      OrderedDict(a=np.zeros([3], np.float32)),
+      'a must be float32[3], found float32[2]',
+    ),
+    (
+      OrderedDict(a=np.zeros([2], np.float32), b=np.zeros([], np.float32)),
+      'b must be float32[], found none',
+    ),
+    (
+      OrderedDict(b=np.zeros([2], np.float32)),
+      'b must be float32[2], found none; a must not be there, found float32[2]',
+    ),
   ):
-    with pytest.raises(
-      checkpoints.CheckpointMismatchError,
-      match='of round 1 in .* must be a state of this process, .* found: ',
-    ):
+    with pytest.raises(checkpoints.CheckpointMismatchError) as caught:
       store.restore(other)
+    assert str(caught.value) == (
+      f'the checkpoint of round 1 in {tmp_path} must be a state of this'
+      f' process, of the same model and population, found: {message}; it is'
+      ' left as it is'
+    )
   # They are good: the process that they are of goes on.
   restored, round_num = store.restore(OrderedDict(a=np.zeros([2], np.float32)))
   assert round_num == 1
   np.testing.assert_array_equal(restored['a'], state['a'])
+
+
+def _of_an_earlier_release(folder, version):
+  """Lets a state be as it was written before leaves had names."""
+  path = folder / f'program_state_{version}'
+  (path / 'leaves.json').unlink()
+  manager = checkpoints.CheckpointManager(folder)
+  (path / 'digest.sha256').write_text(manager._digest(version))
+
+
+def test_states_without_names_are_told_apart_by_the_places_of_leaves(tmp_path):
+  store = checkpoints.Checkpoints(tmp_path)
+  store.save(_state(3), 3)
+  _of_an_earlier_release(tmp_path, 3)
+  _assert_equal(store.restore(_state(0))[0], _state(3))
+  other = _state(0)._replace(
+    aggregator=OrderedDict(
+      slots=np.int32([0]), none=np.zeros([0, 3], np.float32)
+    ),
+    finalizer=np.float64(0),
+  )
+  with pytest.raises(
+    checkpoints.CheckpointMismatchError,
+    match=r'found: aggregator.slots must be int32\[1\], found int32\[2\];'
+    r' finalizer must be float64\[\], found int32\[\]; it is left',
+  ):
+    store.restore(other)
+  with pytest.raises(checkpoints.CheckpointMismatchError, match='found: '):
+    store.restore(_state(0)._replace(finalizer=()))
+
+
+def test_a_state_that_is_one_leaf_comes_back(tmp_path):
+  store = checkpoints.Checkpoints(tmp_path)
+  store.save(np.int32(5), 1)
+  assert store.restore(np.int32(0)) == (5, 1)
+  with pytest.raises(
+    checkpoints.CheckpointMismatchError,
+    match=r'found: the state must be int64\[\], found int32\[\]; ',
+  ):
+    store.restore(np.int64(0))
+
+
+def test_states_of_programs_are_named_by_their_paths(tmp_path):
+  manager = checkpoints.CheckpointManager(tmp_path)
+  state = OrderedDict(train=(_state(3), np.int32(1)))
+  asyncio.run(manager.save(state, 3))
+  like = OrderedDict(train=(_state(0), np.int32(0)))
+  found, version = asyncio.run(manager.load_latest(like))
+  assert version == 3
+  _assert_equal(found, state)
+  like = OrderedDict(train=(_state(0)._replace(client_work=np.int32(1)),))
+  with pytest.raises(
+    checkpoints.CheckpointMismatchError,
+    match=r'found: train.0.client_work must be int32\[\], found none; train.1'
+    r' must not be there, found int32\[\]; it is left',
+  ):
+    asyncio.run(manager.load(3, like))
 
 
 def test_states_that_were_set_aside_are_not_forgotten(tmp_path):

@@ -438,6 +438,26 @@ class _Data:
     return [small_process.dataset(int(i)) for i in cohort.client_ids]
 
 
+@pytest.mark.parametrize('resident', [False, True])
+def test_the_leaves_of_another_state_are_named(
+  process, state, runtime, resident
+):
+  weights = state.global_model_weights
+  other = state._replace(
+    global_model_weights=weights._replace(
+      trainable=[np.zeros([3, 2], np.float32), weights.trainable[1]]
+    ),
+    finalizer=(),
+  )
+  with pytest.raises(TypeError) as caught:
+    _run(process, other, num_rounds=1, runtime=runtime if resident else None)
+  assert str(caught.value) == (
+    'state must be what process.next takes, found another type:'
+    ' global_model_weights.trainable.0 must be float32[2, 2], found'
+    ' float32[3, 2]; finalizer.learning_rate must be float32[], found none'
+  )
+
+
 def _run_prefetched(process, state, data, **kwargs):
   sampler = participation.BernoulliSampler(
     np.full(small_process.NUM_CLIENTS, 0.5), seed=3
