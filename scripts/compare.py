@@ -37,6 +37,7 @@ from scripts import train_flags
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
 _EXIT_KILLED = 130
+_TABLES = ('runs.csv', 'curves.csv', 'table.md')
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
   options = parser().parse_args(argv[1:])
   try:
     run_files.check_path(options.output_dir, '--output_dir')
+    run_files.check_folder(options.output_dir, '--output_dir')
     if options.results_dir:
       run_files.check_path(options.results_dir, '--results_dir')
     comparison = compare_config.load(options.config).select(
@@ -53,7 +55,11 @@ def main(argv: Sequence[str]) -> int:
       seeds=options.seeds,
       rounds=options.rounds,
     )
+    # Now, and not when hours of rounds are done.
+    _check_results_dir(comparison, results_dir(options))
     runs = comparison.runs(options.output_dir, options.data_dirs)
+    for run in runs:
+      compare_runs.check_paths(run)
     _check_kept_runs(runs)
     with interruption.Interruption() as stop:
       failures = _make(runs, options.jobs, stop)
@@ -152,6 +158,15 @@ def results_dir(options: argparse.Namespace) -> str:
   """Returns the folder that tables and plots are written to."""
   name, _ = os.path.splitext(os.path.basename(options.config))
   return options.results_dir or os.path.join('docs', 'results', name)
+
+
+def _check_results_dir(
+  comparison: compare_matrix.Comparison, folder: str
+) -> None:
+  """Raises `RunDirectoryError` if the results cannot be written there."""
+  run_files.check_folder(folder, '--results_dir')
+  for name in (*_TABLES, *compare_plots.names(comparison)):
+    run_files.check_file(os.path.join(folder, name))
 
 
 def _check_kept_runs(runs: Sequence[compare_matrix.Run]) -> None:
@@ -339,11 +354,12 @@ def _write(
   curves = compare_table.curves_rows(comparison, results)
   text = compare_table.table(comparison, results, missing)
   os.makedirs(results_dir, exist_ok=True)
-  for name, content in (
-    ('runs.csv', compare_table.csv_text(rows)),
-    ('curves.csv', compare_table.csv_text(curves)),
-    ('table.md', text),
-  ):
+  contents = (
+    compare_table.csv_text(rows),
+    compare_table.csv_text(curves),
+    text,
+  )
+  for name, content in zip(_TABLES, contents):
     path = os.path.join(results_dir, name)
     with open(path, 'w', encoding='utf-8', newline='') as file:
       file.write(content)

@@ -8,6 +8,8 @@ from typing import Any, Optional
 from scripts import compare_matrix
 from scripts import run_plots
 
+# Without that of a sweep.
+_NAMES = ('accuracy', 'variance_ratio', 'accuracy_by_state_bytes')
 _PANEL_SIZE = (5.2, 3.8)
 _DPI = 110
 # Of the legend, for a method with a long name.
@@ -42,6 +44,18 @@ def write(
     fig.savefig(os.path.join(folder, f'{name}.png'))
     written.append(f'{name}.png')
   return written
+
+
+def names(comparison: compare_matrix.Comparison) -> list[str]:
+  """Returns the names of all plots that `write` may write.
+
+  Args:
+    comparison: What is compared.
+  """
+  plots = [*_NAMES]
+  if comparison.sweep is not None:
+    plots.append(f'accuracy_by_{comparison.sweep}')
+  return [f'{name}.png' for name in plots]
 
 
 def figures(

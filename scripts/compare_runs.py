@@ -100,6 +100,22 @@ def log_path(run: compare_matrix.Run) -> str:
   return f'{run.folder}.log'
 
 
+def check_paths(run: compare_matrix.Run) -> None:
+  """Checks that a run can be made, or read, as far as its paths go.
+
+  Args:
+    run: The run.
+
+  Raises:
+    RunDirectoryError: If a folder is in the place of a file, or the other way
+      round.
+  """
+  run_files.check_folder(run.folder)
+  run_files.check_file(log_path(run))
+  for name in ('config.json', 'metrics.csv', 'summary.json'):
+    run_files.check_file(os.path.join(run.folder, name))
+
+
 def rounds_done(run: compare_matrix.Run) -> int:
   """Returns how many rounds of a run are in its `metrics.csv`."""
   try:

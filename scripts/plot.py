@@ -71,6 +71,7 @@ def _draw(options: argparse.Namespace) -> list[str]:
   kinds = {result_folders.kind(folder) for folder in options.folders}
   output_dir = options.output_dir or options.folders[0]
   run_files.check_path(output_dir, '--output_dir')
+  run_files.check_folder(output_dir, '--output_dir')
   if kinds == {result_folders.Kind.RUN}:
     figures = _of_runs(options.folders)
   elif len(options.folders) == 1:
@@ -84,12 +85,14 @@ def _draw(options: argparse.Namespace) -> list[str]:
       f' {", ".join(options.folders)}'
     )
   os.makedirs(output_dir, exist_ok=True)
-  written = []
-  for name, figure in figures.items():
-    path = os.path.join(output_dir, f'{name}.{options.format}')
+  paths = [
+    os.path.join(output_dir, f'{name}.{options.format}') for name in figures
+  ]
+  for path in paths:  # All before the first one is replaced.
+    run_files.check_file(path)
+  for path, figure in zip(paths, figures.values()):
     figure.savefig(path)
-    written.append(path)
-  return written
+  return paths
 
 
 def _of_runs(folders: Sequence[str]) -> dict:

@@ -30,6 +30,7 @@ def main(argv: Sequence[str]) -> int:
   output = options.output or os.path.join(options.folder, 'report.html')
   try:
     run_files.check_path(output, '--output')
+    run_files.check_file(output, '--output')
     text = _page(options.folder)
     with open(output, 'w', encoding='utf-8') as file:
       file.write(text)

@@ -114,11 +114,13 @@ def kind(path: str) -> Kind:
 
   Raises:
     FolderError: If it is neither.
+    RunDirectoryError: If a table of it is a folder.
   """
-  if os.path.isfile(os.path.join(path, 'metrics.csv')):
-    return Kind.RUN
-  if os.path.isfile(os.path.join(path, 'runs.csv')):
-    return Kind.RESULTS
+  for name, found in (('metrics.csv', Kind.RUN), ('runs.csv', Kind.RESULTS)):
+    table_path = os.path.join(path, name)
+    run_files.check_file(table_path)
+    if os.path.isfile(table_path):
+      return found
   raise FolderError(
     'FOLDER must hold a run (metrics.csv) or the results of a comparison'
     f' (runs.csv, curves.csv, table.md), found {_content(path)} in {path}'

@@ -147,7 +147,9 @@ def _run(
   from scripts import reporting
   from scripts import train_setup
 
-  # Now, and not when the table is read after all rounds.
+  # Now, and not after all rounds.
+  for suffix in ('', '.tmp'):
+    run_files.check_file(f'{_plot_path(directory)}{suffix}')
   result_folders.check_numbers(
     directory.metrics_path, reporting.read_rows(directory.metrics_path)
   )
@@ -196,6 +198,10 @@ def _run(
     except programs.CheckpointError as e:
       return _fail(str(e))
   return 0 if complete else interruption.exit_code
+
+
+def _plot_path(directory) -> str:
+  return os.path.join(directory.path, 'accuracy.png')
 
 
 def _goes_on(store) -> str:
@@ -305,7 +311,7 @@ def _rounds(run: _Run, store, interruption, runtime, bar) -> bool:
   if any(row['test_accuracy'] for row in rows):
     reporting.write_plot(
       rows,
-      os.path.join(directory.path, 'accuracy.png'),
+      _plot_path(directory),
       title=f'{values.algorithm} on {values.task}',
       untrained_accuracy=untrained['accuracy'],
     )

@@ -12,6 +12,7 @@ from fedsteer_tff.programs import checkpoints
 from fedsteer_tff.programs import conditioning
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import run_files
 from fedsteer_tff.programs import training_loop
 
 # Columns of `round_row` that are no metrics.
@@ -165,8 +166,12 @@ class TensorBoard(training_loop.Callback):
     Args:
       round_num: Not used.
       num_rounds: Not used.
+
+    Raises:
+      RunDirectoryError: If there can be no such folder.
     """
     del round_num, num_rounds
+    run_files.check_folder(self._log_dir)
     self._writer = tf.summary.create_file_writer(self._log_dir)
 
   def on_round(self, result: training_loop.RoundResult) -> None:

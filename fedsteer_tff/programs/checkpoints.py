@@ -270,7 +270,10 @@ class CheckpointManager(tff.program.FileProgramStateManager):
   def _set_aside(self, version: int) -> None:
     """Renames a state, so that the round can be written again."""
     target = os.path.join(self._directory, f'{_UNREADABLE}{version}')
-    shutil.rmtree(target, ignore_errors=True)
+    if os.path.isdir(target):
+      shutil.rmtree(target, ignore_errors=True)
+    elif os.path.lexists(target):  # A file was in a state's place.
+      os.remove(target)
     os.rename(self._path(version), target)
 
   def _digest(self, version: int) -> str:

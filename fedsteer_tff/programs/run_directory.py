@@ -126,6 +126,7 @@ class RunDirectory:
       raise run_files.RunDirectoryError(
         f'output_dir must be a folder, found a file: {self._path}'
       )
+    self._check_kinds()
     is_run = os.path.isfile(self.config_path)
     if os.path.isdir(self._path) and not is_run:
       found = sorted(set(os.listdir(self._path)) - {_LOCK, f'{_CONFIG}.tmp'})
@@ -244,6 +245,21 @@ class RunDirectory:
       summary: Names to what JSON can hold.
     """
     files.write_json(self.summary_path, summary)
+
+  def _check_kinds(self) -> None:
+    """Checks that what is there are files and folders, each in its place.
+
+    Raises:
+      RunDirectoryError: If one is there in place of the other.
+    """
+    run_files.check_file(self.config_path)
+    if not os.path.isfile(self.config_path):
+      return  # Whatever it holds is not of a run.
+    for path in (self.config_path, self.metrics_path, self.summary_path):
+      run_files.check_file(path)
+      run_files.check_file(f'{path}.tmp')  # Where it is written.
+    run_files.check_folder(self.checkpoint_dir)
+    run_files.check_folder(self.tensorboard_dir)
 
   def _free_name(self, pattern: str) -> str:
     number = 1

@@ -52,6 +52,44 @@ def check_path(path: files.PathLike, name: str = 'output_dir') -> str:
   return text
 
 
+def check_file(path: files.PathLike, name: Optional[str] = None) -> None:
+  """Checks that there is no folder where a file is to be written or read.
+
+  Args:
+    path: The file; need not exist.
+    name: The argument's name, for the error message; the path if not given.
+
+  Raises:
+    RunDirectoryError: If it is a folder.
+  """
+  path = os.fspath(path)
+  if os.path.isdir(path):
+    where = '' if name is None else f': {path}'
+    raise RunDirectoryError(
+      f'{name or path} must be a file, found a folder{where}'
+    )
+
+
+def check_folder(path: files.PathLike, name: Optional[str] = None) -> None:
+  """Checks that a path is that of a folder, or can become one.
+
+  Args:
+    path: The folder; need not exist.
+    name: The argument's name, for the error message; the path if not given.
+
+  Raises:
+    RunDirectoryError: If it is a file, or below one.
+  """
+  path = found = os.fspath(path)
+  while found and not os.path.lexists(found):
+    found = os.path.dirname(found)
+  if found and not os.path.isdir(found):
+    where = '' if (name or path) == found else f': {found}'
+    raise RunDirectoryError(
+      f'{name or path} must be a folder, found a file{where}'
+    )
+
+
 def read_text(path: files.PathLike) -> str:
   """Reads a text file.
 

@@ -359,6 +359,13 @@ ROWS = (
   ),
   _row(
     'programs.TensorBoard',
+    'a file',
+    _in_a_file(lambda path: programs.TensorBoard(path).on_start(0, 1)),
+    _DIRECTORY_ERROR,
+    '{folder}/f must be a folder, found a file',
+  ),
+  _row(
+    'programs.TensorBoard',
     'no names',
     lambda folder: programs.TensorBoard(folder, train_names=None),
     TypeError,

@@ -61,9 +61,19 @@ def _of(program, main, flag, case, arguments, message):
   )
 
 
-def _of_compare(flag, case, *arguments, message, content=None, argparse=False):
+def _of_compare(
+  flag,
+  case,
+  *arguments,
+  message,
+  content=None,
+  argparse=False,
+  in_the_way=None,
+):
   def call(folder):
     path = folder / 'c.json'
+    if in_the_way is not None:
+      _put(folder, in_the_way)
     if content is not bytes:
       path.write_text(json.dumps({**_COMPARISON, **(content or {})}), 'utf-8')
     _run(
@@ -782,6 +792,205 @@ _PLOT = (
 )
 
 
+def _put(folder, name):
+  """Puts something that is in the way: 'x/' is a folder, 'x' is a file."""
+  path = folder / name
+  path.parent.mkdir(parents=True, exist_ok=True)
+  if name.endswith('/'):
+    (path / 'mine').mkdir(parents=True)
+  else:
+    path.write_text('mine')
+
+
+def _in_the_way(program, main, flag, name, arguments, message, table=None):
+  """A row whose program finds a file for a folder or the other way round."""
+
+  def call(folder):
+    if table is not None:
+      (folder / 'metrics.csv').write_text(table)
+    _put(folder, name)
+    before = sorted(folder.rglob('*'))
+    try:
+      _run(main, [a.replace('{folder}', str(folder)) for a in arguments])
+    finally:
+      assert sorted(folder.rglob('*')) == before
+
+  short = program.rpartition('.')[2]
+  return rows.Row(
+    f'{program} {flag}',
+    f'{name} is in the way',
+    call,
+    Refused,
+    f'{short}: error: {message}',
+  )
+
+
+def _train_in_the_way(name, message):
+  """The same of a run that is to go on."""
+  arguments = ['--num_clients=3', '--algorithm=fedavg']
+
+  def call(folder):
+    run = folder / 'run'
+    arguments_here = [f'--output_dir={run}', *arguments]
+    if name != 'config.json/':
+      run.mkdir()
+      flags = train_flags.config_of(arguments_here)
+      (run / 'config.json').write_text(json.dumps({'flags': flags}))
+    _put(run, name)
+    before = training_runs.snapshot(run)
+    try:
+      _train(arguments_here)
+    finally:
+      after = training_runs.snapshot(run)
+      after.pop('.lock', None)
+      assert after == before
+      assert (run / name).exists()
+
+  return rows.Row(
+    'scripts.train --output_dir',
+    f'{name} is in the way',
+    call,
+    Refused,
+    f'train: error: {message}',
+  )
+
+
+_ROUNDS = 'round,test_accuracy\n1,0.5\n'
+_IN_THE_WAY = (
+  *(
+    _train_in_the_way(
+      f'{name}/', f'{{folder}}/run/{name} must be a file, found a folder'
+    )
+    for name in (
+      'config.json',
+      'config.json.tmp',
+      'metrics.csv',
+      'metrics.csv.tmp',
+      'summary.json',
+      'summary.json.tmp',
+      'accuracy.png',
+      'accuracy.png.tmp',
+    )
+  ),
+  *(
+    _train_in_the_way(
+      name, f'{{folder}}/run/{name} must be a folder, found a file'
+    )
+    for name in ('checkpoints', 'tensorboard')
+  ),
+  *(
+    _in_the_way(program, main, flag, name, arguments, message, table)
+    for program, main, flag, name, arguments, message, table in (
+      (
+        'scripts.plot',
+        plot.main,
+        '--output_dir',
+        'p',
+        ['{folder}', '--output_dir={folder}/p/q'],
+        '--output_dir must be a folder, found a file: {folder}/p',
+        _ROUNDS,
+      ),
+      (
+        'scripts.plot',
+        plot.main,
+        '--output_dir',
+        'accuracy.png/',
+        ['{folder}'],
+        '{folder}/accuracy.png must be a file, found a folder',
+        _ROUNDS,
+      ),
+      (
+        'scripts.plot',
+        plot.main,
+        'FOLDER',
+        'metrics.csv/',
+        ['{folder}'],
+        '{folder}/metrics.csv must be a file, found a folder',
+        None,
+      ),
+      (
+        'scripts.plot',
+        plot.main,
+        'FOLDER',
+        'config.json/',
+        ['{folder}'],
+        '{folder}/config.json must be a text that can be read, found: ... Is a',
+        _ROUNDS,
+      ),
+      (
+        'scripts.report',
+        report.main,
+        '--output',
+        'report.html/',
+        ['{folder}'],
+        '--output must be a file, found a folder: {folder}/report.html',
+        _ROUNDS,
+      ),
+      (
+        'scripts.report',
+        report.main,
+        'FOLDER',
+        'runs.csv/',
+        ['{folder}'],
+        '{folder}/runs.csv must be a file, found a folder',
+        None,
+      ),
+    )
+  ),
+  *(
+    _of_compare(
+      flag,
+      f'{name} is in the way',
+      f'--results_dir={{folder}}/{results}',
+      message=message,
+      in_the_way=name,
+    )
+    for flag, name, results, message in (
+      (
+        '--output_dir',
+        'runs',
+        'r',
+        '--output_dir must be a folder, found a file: {folder}/runs',
+      ),
+      (
+        '--output_dir',
+        'runs/small/fedsteer_stable',
+        'r',
+        '{folder}/runs/small/fedsteer_stable/0 must be a folder, found a file:'
+        ' {folder}/runs/small/fedsteer_stable',
+      ),
+      (
+        '--output_dir',
+        'runs/small/fedsteer_stable/0.log/',
+        'r',
+        '{folder}/runs/small/fedsteer_stable/0.log must be a file, found a',
+      ),
+      (
+        '--output_dir',
+        'runs/small/fedsteer_stable/0/metrics.csv/',
+        'r',
+        '{folder}/runs/small/fedsteer_stable/0/metrics.csv must be a file,',
+      ),
+      (
+        '--results_dir',
+        'r',
+        'r/s',
+        '--results_dir must be a folder, found a file: {folder}/r',
+      ),
+      *(
+        (
+          '--results_dir',
+          f'r/{name}/',
+          'r',
+          f'{{folder}}/r/{name} must be a file, found a folder',
+        )
+        for name in ('table.md', 'curves.csv', 'accuracy.png')
+      ),
+    )
+  ),
+)
+
+
 def _plot_into(output):
   def call(folder):
     (folder / 'metrics.csv').write_text('round,test_accuracy\n1,0.5\n')
@@ -804,6 +1013,7 @@ ROWS = (
   *_BENCHMARK,
   *_REPORT,
   *_PLOT,
+  *_IN_THE_WAY,
   rows.Row(
     'scripts.plot --output_dir',
     'a file',

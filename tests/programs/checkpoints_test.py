@@ -151,6 +151,19 @@ def test_states_without_names_are_told_apart_by_the_places_of_leaves(tmp_path):
     store.restore(_state(0)._replace(finalizer=()))
 
 
+def test_files_in_the_place_of_states_are_set_aside(tmp_path):
+  store = checkpoints.Checkpoints(tmp_path, warn=lambda _: None)
+  store.save(_state(3), 3)
+  for _ in range(2):
+    (tmp_path / 'program_state_4').write_text('mine')
+    assert store.restore(_state(0))[1] == 3
+    assert (tmp_path / 'unreadable_4').read_text() == 'mine'
+  store.save(_state(4), 4)
+  (tmp_path / 'program_state_4/saved_model.pb').write_bytes(b'')
+  assert store.restore(_state(0))[1] == 3
+  assert (tmp_path / 'unreadable_4').is_dir()
+
+
 def test_a_state_that_is_one_leaf_comes_back(tmp_path):
   store = checkpoints.Checkpoints(tmp_path)
   store.save(np.int32(5), 1)

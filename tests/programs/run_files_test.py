@@ -118,5 +118,39 @@ def test_what_no_path_can_be_is_refused(path):
   )
 
 
+def test_a_folder_is_no_file_and_a_file_no_folder(tmp_path):
+  (tmp_path / 'file').write_text('mine')
+  run_files.check_file(tmp_path / 'file')
+  run_files.check_file(tmp_path / 'none')
+  run_files.check_folder(tmp_path)
+  run_files.check_folder(tmp_path / 'none' / 'below')
+  run_files.check_folder('none')
+  for check, path, name, message in (
+    (run_files.check_file, '', None, '{} must be a file, found a folder'),
+    (run_files.check_file, '', '--o', '--o must be a file, found a folder: {}'),
+    (
+      run_files.check_folder,
+      'file',
+      None,
+      '{}/file must be a folder, found a file',
+    ),
+    (
+      run_files.check_folder,
+      'file/a/b',
+      None,
+      '{0}/file/a/b must be a folder, found a file: {0}/file',
+    ),
+    (
+      run_files.check_folder,
+      'file/a',
+      '--o',
+      '--o must be a folder, found a file: {}/file',
+    ),
+  ):
+    with pytest.raises(run_files.RunDirectoryError) as caught:
+      check(tmp_path / path, name)
+    assert str(caught.value) == message.format(tmp_path)
+
+
 if __name__ == '__main__':
   raise SystemExit(pytest.main([__file__]))
