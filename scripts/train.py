@@ -178,6 +178,7 @@ def _run(
       within='flags.',
     )
     _warn_of_workers(stored, config)
+  _table(directory, lambda: 0).check_columns(training.process)
   hashes = train_setup.hashes(
     training, seed=values.seed, num_rounds=values.rounds
   )
@@ -198,6 +199,15 @@ def _run(
     except programs.CheckpointError as e:
       return _fail(str(e))
   return 0 if complete else interruption.exit_code
+
+
+def _table(directory, resident_mib):
+  """Returns what writes `metrics.csv`."""
+  from fedsteer_tff import programs
+
+  return programs.MetricsCsv(
+    directory.metrics_path, extra_columns={'resident_mib': resident_mib}
+  )
 
 
 def _plot_path(directory) -> str:
@@ -287,13 +297,9 @@ def _rounds(run: _Run, store, interruption, runtime, bar) -> bool:
     evaluate_fn=evaluate,
     evaluate_every=values.evaluate_every,
     callbacks=[
-      programs.MetricsCsv(
-        directory.metrics_path,
-        extra_columns={
-          'resident_mib': lambda: round(
-            memory.resident_bytes(*runtime.child_pids) / 2**20, 1
-          )
-        },
+      _table(
+        directory,
+        lambda: round(memory.resident_bytes(*runtime.child_pids) / 2**20, 1),
       ),
       programs.TensorBoard(
         directory.tensorboard_dir, flush_every=values.checkpoint_every

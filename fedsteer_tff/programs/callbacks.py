@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 from absl import logging
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import checkpoints
@@ -95,6 +96,26 @@ class MetricsCsv(training_loop.Callback):
     for name, value_fn in self._extra_columns.items():
       arguments.check_callable(f'extra_columns[{name!r}]', value_fn)
 
+  def check_columns(
+    self, process: tff.learning.templates.LearningProcess
+  ) -> None:
+    """Checks that the rounds of a process fit to the rows that are there.
+
+    Before anything is written; without it the first round that does not fit is
+    an error.
+
+    Args:
+      process: The learning process.
+
+    Raises:
+      RunDirectoryError: If the table has other columns.
+    """
+    tests = [f'test_{name}' for name in self._evaluation_names]
+    names = training_loop.metric_names(process)
+    self._table.check_columns(
+      (*_OWN_COLUMNS, *tests, *names, *self._extra_columns)
+    )
+
   def on_start(self, round_num: int, num_rounds: int) -> None:
     """Keeps the rows of the rounds that are done.
 
@@ -116,7 +137,7 @@ class MetricsCsv(training_loop.Callback):
       result: The round.
 
     Raises:
-      ValueError: If its columns are not those of the table.
+      RunDirectoryError: If its columns are not those of the table.
     """
     row = round_row(result, self._evaluation_names)
     for name, value_fn in self._extra_columns.items():

@@ -1,6 +1,6 @@
 """A CSV file with one row a round that survives a killed process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 import csv
 import io
 import os
@@ -57,6 +57,39 @@ def _is_round(row: Mapping[Any, Any]) -> bool:
   return re.fullmatch('[0-9]+', row.get('round', ''), re.ASCII) is not None
 
 
+def _check_columns(
+  path: str, found: Sequence[str], expected: Collection[str]
+) -> None:
+  """Checks the columns of a table.
+
+  Args:
+    path: Its file, for the message.
+    found: Its columns.
+    expected: Those of further rows.
+
+  Raises:
+    RunDirectoryError: If they are others, or one is there twice.
+  """
+  twice = [name for name in dict.fromkeys(found) if found.count(name) > 1]
+  if twice:
+    raise run_files.RunDirectoryError(
+      f'{path} must have every column once, found several named'
+      f' {", ".join(twice)}'
+    )
+  missing = [name for name in expected if name not in found]
+  unknown = [name for name in found if name not in expected]
+  if missing:
+    raise run_files.RunDirectoryError(
+      f'{path} must have the columns of the rounds to come, with'
+      f' {", ".join(missing)}, found {", ".join(unknown) or "none"} instead'
+    )
+  if unknown:
+    raise run_files.RunDirectoryError(
+      f'{path} must have no columns but those of the rounds to come, found'
+      f' {", ".join(unknown)}'
+    )
+
+
 class MetricsTable:
   """Rows keyed by the round, appended as they come.
 
@@ -99,6 +132,11 @@ class MetricsTable:
       raise run_files.RunDirectoryError(
         f'{self._path} must be a table with one row for each round, found: {e}'
       ) from e
+    if wrong and 'round' not in rows[0]:
+      raise run_files.RunDirectoryError(
+        f'{self._path} must be a table with one row for each round, found no'
+        ' column named round'
+      )
     if wrong:
       raise run_files.RunDirectoryError(
         f'{self._path} must be a table with one row for each round, found'
@@ -135,6 +173,21 @@ class MetricsTable:
     lines.extend(_line([row[c] for c in self._columns]) for row in kept)
     files.write_text(self._path, ''.join(lines))
 
+  def check_columns(self, expected: Collection[str]) -> None:
+    """Checks that further rows fit to those that are there.
+
+    Args:
+      expected: The columns of further rows, in any order.
+
+    Raises:
+      RunDirectoryError: If the table has others, or lacks one; or if the file
+        is no table of rounds.
+    """
+    if not self.rows():
+      return
+    header, *_ = run_files.read_text(self._path).splitlines()
+    _check_columns(self._path, next(csv.reader([header])), expected)
+
   def append(self, row: Mapping[str, Optional[Cell]]) -> None:
     """Adds one row; the first row of a table decides its columns.
 
@@ -143,7 +196,7 @@ class MetricsTable:
         'round'.
 
     Raises:
-      ValueError: If the columns are not those of the table.
+      RunDirectoryError: If the columns are not those of the table.
     """
     if self._columns is None:
       self._columns = list(row)
@@ -152,11 +205,6 @@ class MetricsTable:
         _line(self._columns) + _line([_format(v) for v in row.values()]),
       )
       return
-    if set(row) != set(self._columns):
-      differing = sorted(set(row) ^ set(self._columns))
-      raise ValueError(
-        f'row must have the columns of {self._path}, found a difference in'
-        f' {differing}'
-      )
+    _check_columns(self._path, self._columns, row)
     with open(self._path, 'a', encoding='utf-8', newline='') as f:
       f.write(_line([_format(row[c]) for c in self._columns]))

@@ -142,6 +142,34 @@ def flatten_metrics(metrics: Mapping[str, Any]) -> Metrics:
   return flat
 
 
+def metric_names(
+  process: tff.learning.templates.LearningProcess,
+) -> tuple[str, ...]:
+  """Returns the names of a process's metrics, before there are any.
+
+  Args:
+    process: The learning process.
+
+  Returns:
+    The names that `flatten_metrics` gives to the metrics of a round.
+  """
+  zeros = _zeros(process.next.type_signature.result.metrics)
+  return tuple(flatten_metrics(zeros))
+
+
+def _zeros(metrics_type: tff.Type) -> Any:
+  """Returns metrics of a type."""
+  if isinstance(metrics_type, tff.FederatedType):
+    return _zeros(metrics_type.member)
+  if isinstance(metrics_type, tff.StructType):
+    members = tff.structure.to_elements(metrics_type)
+    if any(name is None for name, _ in members):
+      return [_zeros(member) for _, member in members]
+    return OrderedDict((name, _zeros(member)) for name, member in members)
+  shape = [n or 0 for n in metrics_type.shape or ()]
+  return np.zeros(shape, metrics_type.dtype)
+
+
 def _flatten_into(flat: Metrics, prefix: str, value: Any) -> None:
   if isinstance(value, Mapping):
     for name, child in value.items():

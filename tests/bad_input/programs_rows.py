@@ -381,6 +381,14 @@ ROWS = (
   ),
   _row(
     'programs.MetricsCsv',
+    'no column of the round',
+    _csv_continued('rnd,loss\n1,0.5\n', 1),
+    _DIRECTORY_ERROR,
+    '{folder}/metrics.csv must be a table with one row for each round, found no'
+    ' column named round',
+  ),
+  _row(
+    'programs.MetricsCsv',
     'a cell too many',
     _csv_continued('round,loss\n1,0.5,7\n', 1),
     _DIRECTORY_ERROR,

@@ -5,6 +5,7 @@ import csv
 import pytest
 
 from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import run_files
 
 
 def _filled(path, rounds):
@@ -70,8 +71,49 @@ def test_a_missing_row_before_the_checkpoint_is_an_error(tmp_path):
 
 def test_other_columns_are_an_error(tmp_path):
   table = _filled(tmp_path / 'm.csv', 1)
-  with pytest.raises(ValueError, match=r"difference in \['x'\]"):
+  before = (tmp_path / 'm.csv').read_bytes()
+  with pytest.raises(run_files.RunDirectoryError, match='with x, found none'):
     table.append({'round': 2, 'loss': 1.0, 'test': None, 'x': 1})
+  assert (tmp_path / 'm.csv').read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  ('header', 'message'),
+  [
+    (
+      'round,los,test',
+      'must have the columns of the rounds to come, with loss, found los'
+      ' instead',
+    ),
+    (
+      'round,loss,loss',
+      'must have every column once, found several named loss',
+    ),
+    (
+      'round,x,y',
+      'must have the columns of the rounds to come, with loss, test, found x, y'
+      ' instead',
+    ),
+  ],
+)
+def test_columns_are_checked_before_a_row_comes(tmp_path, header, message):
+  path = tmp_path / 'm.csv'
+  table = metrics_table.MetricsTable(path)
+  table.check_columns(['round', 'x'])  # There is no table.
+  _filled(path, 2)
+  table.check_columns(['test', 'round', 'loss'])
+  with pytest.raises(run_files.RunDirectoryError) as caught:
+    table.check_columns(['round', 'loss'])
+  assert str(caught.value) == (
+    f'{path} must have no columns but those of the rounds to come, found test'
+  )
+  _, *lines = path.read_text().splitlines()
+  text = '\n'.join([header, *lines, ''])
+  path.write_text(text)
+  with pytest.raises(run_files.RunDirectoryError) as caught:
+    table.check_columns(['round', 'loss', 'test'])
+  assert str(caught.value) == f'{path} {message}'
+  assert path.read_text() == text
 
 
 if __name__ == '__main__':

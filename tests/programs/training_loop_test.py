@@ -20,6 +20,7 @@ from fedsteer_tff.programs import evaluation
 from fedsteer_tff.programs import local_runtime
 from fedsteer_tff.programs import memory
 from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import run_files
 from fedsteer_tff.programs import training_loop
 from tests.programs import small_process
 
@@ -456,6 +457,42 @@ def test_the_leaves_of_another_state_are_named(
     ' global_model_weights.trainable.0 must be float32[2, 2], found'
     ' float32[3, 2]; finalizer.learning_rate must be float32[], found none'
   )
+
+
+@pytest.mark.parametrize('column', ['loss', 'x', 'seconds', 'test_loss'])
+def test_the_columns_of_rounds_are_known_before_the_first_one(
+  process, state, evaluate, tmp_path, column
+):
+  def table():
+    return callbacks.MetricsCsv(
+      tmp_path / 'm.csv', extra_columns={'x': lambda: 7}
+    )
+
+  table().check_columns(process)  # There is no table.
+  log = _Log()
+  _run(
+    process,
+    state,
+    log,
+    num_rounds=1,
+    evaluate_fn=evaluate,
+    callbacks=[table()],
+  )
+  (result,) = log.results
+  assert list(training_loop.metric_names(process)) == list(result.metrics)
+  table().check_columns(process)
+  path = tmp_path / 'm.csv'
+  header, *lines = path.read_text().splitlines()
+  columns = ['other' if name == column else name for name in header.split(',')]
+  text = '\n'.join([','.join(columns), *lines, ''])
+  path.write_text(text)
+  with pytest.raises(run_files.RunDirectoryError) as caught:
+    table().check_columns(process)
+  assert str(caught.value) == (
+    f'{path} must have the columns of the rounds to come, with {column}, found'
+    ' other instead'
+  )
+  assert path.read_text() == text
 
 
 def _run_prefetched(process, state, data, **kwargs):

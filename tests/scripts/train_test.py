@@ -209,6 +209,24 @@ def test_a_damaged_run_is_one_line_that_names_the_file(finished, tmp_path):
     f'train: error: {folder}/metrics.csv must have numbers in the column loss,'
     " found 'abc'\n"
   )
+  names = header.split(',')
+  for changed, words in (
+    (
+      [{'loss': 'los'}.get(n, n) for n in names],
+      'the columns of the rounds to come, with loss, found los instead',
+    ),
+    (
+      [{'accuracy': 'loss'}.get(n, n) for n in names],
+      'every column once, found several named loss',
+    ),
+  ):
+    text = '\n'.join([','.join(changed), first, *others, ''])
+    (folder / 'metrics.csv').write_text(text)
+    before = training_runs.snapshot(folder)
+    code, _, stderr = _run(folder, rounds=ROUNDS + 1)
+    assert code == 2, stderr
+    assert stderr == f'train: error: {folder}/metrics.csv must have {words}\n'
+    assert training_runs.snapshot(folder) == before
   shutil.copy(undisturbed / 'metrics.csv', folder)
   (folder / 'config.json').write_text(json.dumps(config))
   code, _, stderr = _run(folder, rounds=ROUNDS + 1)
