@@ -148,14 +148,14 @@ def changed_flags(run: compare_matrix.Run) -> list[str]:
   stored, wanted = run_directory.read_config(path)['flags'], run.config
   defaults = train_flags.defaults()
   changed = []
-  for name in sorted(set(stored) | set(wanted)):
-    default = defaults.get(name) if name in wanted else None
-    old, new = stored.get(name, default), wanted.get(name)
-    if old == new or name in train_flags.MAY_CHANGE:
+  entries = run_directory.changed_entries(stored, wanted, defaults)
+  for name, (old, new) in entries.items():
+    if name in train_flags.MAY_CHANGE:
       continue
     if name == train_flags.MAY_GROW and isinstance(old, int) and old < new:
       continue
-    changed.append(f'--{name}: {old} in the run, {new} wanted')
+    origin = run_directory.origin_of_change(name, stored, wanted, defaults)
+    changed.append(f'--{name}: {old} in the run, {new} wanted{origin}')
   return changed
 
 

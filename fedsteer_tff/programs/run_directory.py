@@ -282,13 +282,11 @@ class RunDirectory:
     if not os.path.isfile(self.config_path):
       return RunStatus.NEW
     stored = self.stored_config()
-    for name in set(defaults) & set(config):
-      stored.setdefault(name, defaults[name])
     if may_grow is not None:
       run_files.check_members(
         self.config_path, stored, {may_grow: int}, within='flags.'
       )
-    self._check_unchanged(stored, config, may_grow, may_change)
+    self._check_unchanged(stored, config, may_grow, may_change, defaults)
     if os.path.isfile(self.summary_path):
       if may_grow is None:
         return RunStatus.FINISHED
@@ -338,6 +336,7 @@ class RunDirectory:
     config: Mapping[str, Any],
     may_grow: Optional[str],
     may_change: Collection[str],
+    defaults: Mapping[str, Any],
   ) -> None:
     """Checks that the folder's run has the same configuration.
 
@@ -346,24 +345,79 @@ class RunDirectory:
       config: The one that is wanted.
       may_grow: The entry that may be larger than in the run; None for none.
       may_change: The entries that may differ.
+      defaults: Values of entries that the run does not have.
 
     Raises:
       RunDirectoryError: If others do; it names them all.
     """
     changed = []
-    for name in sorted(set(stored) | set(config)):
-      old, new = stored.get(name), config.get(name)
-      if old == new or name in may_change:
+    for name, (old, new) in changed_entries(stored, config, defaults).items():
+      if name in may_change:
         continue
       if name == may_grow and config[name] > stored[name] >= 0:
         continue
-      changed.append(f'--{name}: {old} -> {new}')
+      origin = origin_of_change(name, stored, config, defaults)
+      changed.append(f'--{name}: {old} -> {new}{origin}')
     if changed:
       growth = f' (--{may_grow} may only be raised)' if may_grow else ''
       raise run_files.RunDirectoryError(
         f'the run in {self._path} has another configuration:'
         f' {"; ".join(changed)}{growth}; choose another output_dir'
       )
+
+
+def changed_entries(
+  stored: Mapping[str, Any],
+  config: Mapping[str, Any],
+  defaults: Mapping[str, Any],
+) -> dict[str, tuple[Any, Any]]:
+  """Returns what differs between a run and the one that is wanted.
+
+  An entry that only one of them has is None in the other, and no difference if
+  it is None there, too: unused. For an entry that was added after the run was
+  begun its default stands in.
+
+  Args:
+    stored: The run's configuration.
+    config: The one that is wanted.
+    defaults: The defaults of entries by name.
+
+  Returns:
+    The run's value and the wanted one, by name in alphabetical order.
+  """
+  changed = {}
+  for name in sorted({*stored, *config}):
+    default = defaults.get(name) if name in config else None
+    old, new = stored.get(name, default), config.get(name)
+    if old != new:
+      changed[name] = old, new
+  return changed
+
+
+def origin_of_change(
+  name: str,
+  stored: Mapping[str, Any],
+  config: Mapping[str, Any],
+  defaults: Mapping[str, Any],
+) -> str:
+  """Says what explains a change that may not have been asked for.
+
+  Args:
+    name: The entry that differs.
+    stored: The run's configuration.
+    config: The one that is wanted.
+    defaults: The defaults of entries by name; empty if they are not known.
+
+  Returns:
+    Words in parentheses, to follow the values; empty if there are none.
+  """
+  if defaults and name not in config and name not in defaults:
+    return ' (there is no such flag any more)'
+  if name not in defaults or name not in config:
+    return ''
+  if name not in stored:
+    return f' ({_CONFIG} has none, so {defaults[name]}, the default)'
+  return ' (the default)' if config[name] == defaults[name] else ''
 
 
 def read_config(path: files.PathLike) -> dict[str, Any]:

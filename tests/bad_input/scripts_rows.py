@@ -855,6 +855,51 @@ def _train_in_the_way(name, message):
   )
 
 
+def _train_on(case, change, message):
+  """A row of a run whose flags were others when it was begun."""
+  arguments = ['--num_clients=3', '--algorithm=fedavg', '--local_epochs=2']
+
+  def call(folder):
+    run = folder / 'run'
+    run.mkdir()
+    flags = dict(train_flags.config_of([f'--output_dir={run}', *arguments]))
+    change(flags)
+    (run / 'config.json').write_text(json.dumps({'flags': flags}))
+    before = training_runs.snapshot(run)
+    try:
+      _train([f'--output_dir={run}', *arguments])
+    finally:
+      after = training_runs.snapshot(run)
+      after.pop('.lock', None)
+      assert after == before
+
+  return rows.Row(
+    'scripts.train --output_dir',
+    case,
+    call,
+    Refused,
+    'train: error: the run in {folder}/run has another configuration:'
+    f' {message} (--rounds may only be raised); choose another output_dir',
+  )
+
+
+_OF_OTHER_VERSIONS = (
+  _train_on(
+    'a run with a flag that is no longer there',
+    lambda flags: flags.update(momentum=0.9),
+    '--momentum: 0.9 -> None (there is no such flag any more)',
+  ),
+  _train_on(
+    'a run from before a flag',
+    lambda flags: flags.pop('local_epochs'),
+    '--local_epochs: None -> 2 (config.json has none, so None, the default)',
+  ),
+  _train_on(
+    'a run from when a flag had another default',
+    lambda flags: flags.update(client_learning_rate=0.05),
+    '--client_learning_rate: 0.05 -> 0.1 (the default)',
+  ),
+)
 _ROUNDS = 'round,test_accuracy\n1,0.5\n'
 _IN_THE_WAY = (
   *(
@@ -1014,6 +1059,7 @@ ROWS = (
   *_REPORT,
   *_PLOT,
   *_IN_THE_WAY,
+  *_OF_OTHER_VERSIONS,
   rows.Row(
     'scripts.plot --output_dir',
     'a file',

@@ -169,6 +169,35 @@ def test_an_entry_that_was_added_later_has_its_default(tmp_path):
       assert found is status
 
 
+def test_what_explains_a_difference_to_another_version_is_said(tmp_path):
+  path = tmp_path / 'run'
+  begun = {'rounds': 10, 'rate': 0.1, 'seed': 3, 'old': 7, 'unused': None}
+  directory = run_directory.RunDirectory(path)
+  directory.open(begun)
+  directory.commit(begun, {'python': '3'})
+  directory.close()
+  before = _snapshot(path)
+  defaults = {'rounds': 10, 'rate': 0.5, 'seed': 0, 'new': 'a', 'newer': 1}
+  wanted = {'rounds': 10, 'rate': 0.5, 'seed': 1, 'new': 'b', 'newer': 1}
+  with pytest.raises(run_files.RunDirectoryError) as caught:
+    directory.open(wanted, may_grow='rounds', defaults=defaults)
+  assert str(caught.value) == (
+    f'the run in {path} has another configuration:'
+    ' --new: a -> b (config.json has none, so a, the default);'
+    ' --old: 7 -> None (there is no such flag any more);'
+    ' --rate: 0.1 -> 0.5 (the default);'
+    ' --seed: 3 -> 1'
+    ' (--rounds may only be raised); choose another output_dir'
+  )
+  assert _snapshot(path) == before
+  # With the values that it was begun with it goes on, and has the new entries.
+  wanted = {'rounds': 10, 'rate': 0.1, 'seed': 3, 'old': 7, 'newer': 1}
+  assert directory.open(wanted, defaults=defaults) is UNFINISHED
+  directory.commit(wanted, {'python': '3'})
+  assert directory.stored_config() == wanted
+  directory.close()
+
+
 def test_hashes_are_kept_beside_the_configuration(tmp_path):
   directory = run_directory.RunDirectory(tmp_path / 'run')
   directory.open(CONFIG)
