@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from fedsteer_tff.programs import interruption
 from fedsteer_tff.programs import metrics_table
-from fedsteer_tff.programs import run_directory
+from fedsteer_tff.programs import run_config
 from fedsteer_tff.programs import run_files
 from scripts import compare_matrix
 from scripts import train_flags
@@ -145,16 +145,16 @@ def changed_flags(run: compare_matrix.Run) -> list[str]:
   path = os.path.join(run.folder, 'config.json')
   if not os.path.exists(path):
     return []
-  stored, wanted = run_directory.read_config(path)['flags'], run.config
+  stored, wanted = run_config.read(path)['flags'], run.config
   defaults = train_flags.defaults()
   changed = []
-  entries = run_directory.changed_entries(stored, wanted, defaults)
+  entries = run_config.changed_entries(stored, wanted, defaults)
   for name, (old, new) in entries.items():
     if name in train_flags.MAY_CHANGE:
       continue
     if name == train_flags.MAY_GROW and isinstance(old, int) and old < new:
       continue
-    origin = run_directory.origin_of_change(name, stored, wanted, defaults)
+    origin = run_config.origin_of_change(name, stored, wanted, defaults)
     changed.append(f'--{name}: {old} in the run, {new} wanted{origin}')
   return changed
 

@@ -13,7 +13,7 @@ import re
 from typing import Any, Optional, Union
 
 from fedsteer_tff.programs import metrics_table
-from fedsteer_tff.programs import run_directory
+from fedsteer_tff.programs import run_config
 from fedsteer_tff.programs import run_files
 from scripts import compare_matrix
 
@@ -144,7 +144,7 @@ def read_run(path: str) -> Run:
   config, summary = {}, None
   config_path = os.path.join(path, 'config.json')
   if os.path.exists(config_path):
-    config = run_directory.read_config(config_path)
+    config = run_config.read(config_path)
     run_files.check_members(
       config_path, config['flags'], optional=_FLAGS, within='flags.'
     )

@@ -8,9 +8,7 @@ What cannot be read is set aside and the state before is used.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-import contextlib
-import hashlib
+from collections.abc import Callable, Sequence
 import os
 import shutil
 from typing import Any, Optional
@@ -21,6 +19,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import arguments
+from fedsteer_tff.programs import digests
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import pacing
 from fedsteer_tff.programs import releases as releases_lib
@@ -29,9 +28,7 @@ from fedsteer_tff.programs import state_types
 
 _PREFIX = 'program_state_'
 _UNREADABLE = 'unreadable_'
-_DIGEST = 'digest.sha256'
 _LEAVES = 'leaves.json'
-_READ_BYTES = 2**20
 
 
 class CheckpointError(ValueError):
@@ -94,27 +91,26 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     # Made where it is used: before Python 3.10 it belongs to an event loop.
     self._writing: Optional[asyncio.Lock] = None
 
-  async def save(self, program_state: Any, version: int) -> None:
+  async def save(
+    self,
+    program_state: Any,
+    version: int,
+    *,
+    names: Optional[Sequence[str]] = None,
+  ) -> None:
     """Writes a state.
 
     Args:
       program_state: The state, as for `tff.program.FileProgramStateManager`.
       version: How many rounds it has seen.
+      names: What its leaves are called if it is told that it is another
+        program's; their paths in it if None.
 
     Raises:
       CheckpointError: If it cannot be written, for instance since the disk is
         full, and what helps. The states before are as they were.
       ProgramStateExistsError: That of `tff.program`, if this version is there.
     """
-    await self._save(program_state, version)
-
-  async def _save(
-    self,
-    program_state: Any,
-    version: int,
-    names: Optional[Sequence[str]] = None,
-  ) -> None:
-    """Writes a state whose leaves have these names; see `save`."""
     if self._writing is None:
       self._writing = asyncio.Lock()
     # States are removed after writing one: two at a time would collide.
@@ -127,17 +123,24 @@ class CheckpointManager(tff.program.FileProgramStateManager):
         await super().save(program_state, version)
         types = state_types.to_json(_types(program_state, names))
         files.write_json(self._path(version, _LEAVES), types)
-        files.write_text(self._path(version, _DIGEST), self._digest(version))
+        digests.write(self._path(version))
       except (OSError, tf.errors.OpError) as e:
         files.remove_unfinished(self._directory, _PREFIX)
         raise CheckpointError(await self._write_failure(version, e)) from e
 
-  async def load(self, version: int, structure: Any) -> Any:
+  async def load(
+    self,
+    version: int,
+    structure: Any,
+    *,
+    names: Optional[Sequence[str]] = None,
+  ) -> Any:
     """Returns a state.
 
     Args:
       version: How many rounds it has seen.
       structure: A state of the same program.
+      names: As for `save`.
 
     Returns:
       The state, in that structure.
@@ -148,16 +151,12 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       CheckpointError: If it is damaged.
       ProgramStateNotFoundError: That of `tff.program`, if it is not there.
     """
-    return await self._load(version, structure)
-
-  async def _load(
-    self, version: int, structure: Any, names: Optional[Sequence[str]] = None
-  ) -> Any:
-    """Returns a state whose leaves have these names; see `load`."""
     expected = _types(structure, names)
     whole = False
     try:
-      whole = self._check_digest(version)
+      # One without a digest is of an earlier release, or its process ended just
+      # after it was complete.
+      whole = digests.check(self._path(version))
       if whole:
         self._check_types(version, expected)
       state = await super().load(version, structure)
@@ -184,7 +183,9 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       ) from e
     return state
 
-  async def load_latest(self, structure: Any) -> tuple[Any, int]:
+  async def load_latest(
+    self, structure: Any, *, names: Optional[Sequence[str]] = None
+  ) -> tuple[Any, int]:
     """Returns the newest state that can be read, and its version.
 
     Those that are damaged are renamed to 'unreadable_<version>'. A state that
@@ -193,6 +194,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
 
     Args:
       structure: A state of the same program.
+      names: As for `save`.
 
     Returns:
       (None, 0) if there is no state.
@@ -203,12 +205,6 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       CheckpointError: If there are states and all of them are damaged, now or
         when it was tried before.
     """
-    return await self._load_latest(structure)
-
-  async def _load_latest(
-    self, structure: Any, names: Optional[Sequence[str]] = None
-  ) -> tuple[Any, int]:
-    """Returns a state whose leaves have these names; see `load_latest`."""
     try:
       versions = await self.get_versions() or []
     except (OSError, tf.errors.OpError) as e:
@@ -218,7 +214,7 @@ class CheckpointManager(tff.program.FileProgramStateManager):
       ) from e
     for version in reversed(versions):
       try:
-        return await self._load(version, structure, names), version
+        return await self.load(version, structure, names=names), version
       except (CheckpointAccessError, CheckpointMismatchError):
         raise
       except CheckpointError as e:
@@ -275,58 +271,6 @@ class CheckpointManager(tff.program.FileProgramStateManager):
     elif os.path.lexists(target):  # A file was in a state's place.
       os.remove(target)
     os.rename(self._path(version), target)
-
-  def _digest(self, version: int) -> str:
-    """Returns a digest of the names and contents of a state's files."""
-    digest = hashlib.sha256()
-    root = self._path(version)
-    names = sorted(
-      os.path.relpath(os.path.join(folder, name), root)
-      for folder, _, file_names in os.walk(root, onerror=_raise)
-      for name in file_names
-    )
-    for name in names:
-      if name.startswith(_DIGEST):  # The digest, or what was to become it.
-        continue
-      path = os.path.join(root, name)
-      with _naming(path):
-        digest.update(f'{name}\n{os.path.getsize(path)}\n'.encode())
-        with open(path, 'rb') as f:
-          while block := f.read(_READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-  def _check_digest(self, version: int) -> bool:
-    """Checks that a state has the digest that it was written with.
-
-    A state without a digest is from an earlier release, or its process ended
-    just after it was complete.
-
-    Args:
-      version: How many rounds the state has seen.
-
-    Returns:
-      Whether there is a digest that says so.
-
-    Raises:
-      ValueError: If the digest is another.
-    """
-    path = self._path(version, _DIGEST)
-    if not os.path.exists(self._path(version)):
-      return False  # For the caller to notice.
-    # Of states without a digest too: what cannot be read is noticed here, where
-    # the system's error is seen, and not by TensorFlow.
-    found = self._digest(version)
-    try:
-      with _naming(path), open(path, 'rb') as f:
-        stored = f.read()
-    except FileNotFoundError:
-      return False
-    if stored != found.encode():
-      raise ValueError(
-        f'its files must have the digest in {_DIGEST}, found {found}'
-      )
-    return True
 
   def _check_types(self, version: int, expected: state_types.LeafTypes) -> None:
     """Checks that a state's leaves are those of the same program.
@@ -398,7 +342,7 @@ class Checkpoints:
     # Plain leaves: the manager keeps no container types, `restore` puts the
     # leaves back into them.
     leaves = [np.int64(round_num), *map(np.asarray, tf.nest.flatten(state))]
-    asyncio.run(self._manager._save(leaves, round_num, _names(state)))
+    asyncio.run(self._manager.save(leaves, round_num, names=_names(state)))
 
   def rounds(self) -> list[int]:
     """Returns which states are there.
@@ -422,7 +366,9 @@ class Checkpoints:
         system does not let the newest one be read.
     """
     expected = [np.int64(0), *map(np.asarray, tf.nest.flatten(like))]
-    stored, _ = asyncio.run(self._manager._load_latest(expected, _names(like)))
+    stored, _ = asyncio.run(
+      self._manager.load_latest(expected, names=_names(like))
+    )
     if stored is None:
       return None
     stored_round, *leaves = stored
@@ -463,31 +409,6 @@ def _check_same(
   differing = state_types.differences(expected, found)
   if differing is not None:
     raise ValueError(differing)
-
-
-@contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-  """Puts a file's name into errors of the system that are about it.
-
-  Args:
-    path: The file.
-
-  Yields:
-    Nothing.
-
-  Raises:
-    OSError: The block's own, with the name if it had none.
-  """
-  try:
-    yield
-  except OSError as e:
-    if e.errno is not None and e.filename is None:
-      raise OSError(e.errno, os.strerror(e.errno), path) from e
-    raise
-
-
-def _raise(error: OSError) -> None:
-  raise error
 
 
 def _first_line(error: Exception) -> str:

@@ -25,9 +25,9 @@ from typing import IO, Any, Optional
 from fedsteer_tff.programs import arguments
 from fedsteer_tff.programs import files
 from fedsteer_tff.programs import metrics_table
+from fedsteer_tff.programs import run_config
 from fedsteer_tff.programs import run_files
 
-_CONFIG = 'config.json'
 _LOCK = '.lock'
 
 
@@ -68,7 +68,7 @@ class RunDirectory:
   @property
   def config_path(self) -> str:
     """What the run was asked for."""
-    return os.path.join(self._path, _CONFIG)
+    return os.path.join(self._path, run_config.FILE_NAME)
 
   @property
   def metrics_path(self) -> str:
@@ -129,11 +129,13 @@ class RunDirectory:
     self._check_kinds()
     is_run = os.path.isfile(self.config_path)
     if os.path.isdir(self._path) and not is_run:
-      found = sorted(set(os.listdir(self._path)) - {_LOCK, f'{_CONFIG}.tmp'})
+      found = sorted(
+        set(os.listdir(self._path)) - {_LOCK, f'{run_config.FILE_NAME}.tmp'}
+      )
       if found:
         raise run_files.RunDirectoryError(
           'output_dir must be new, empty or the folder of a run, found'
-          f' {self._path} without {_CONFIG} but with {found[0]}'
+          f' {self._path} without {run_config.FILE_NAME} but with {found[0]}'
         )
     try:
       os.makedirs(self._path, exist_ok=True)
@@ -269,7 +271,7 @@ class RunDirectory:
 
   def _content(self) -> dict[str, Any]:
     """Returns what is in config.json."""
-    return read_config(self.config_path)
+    return run_config.read(self.config_path)
 
   def _status(
     self,
@@ -351,12 +353,14 @@ class RunDirectory:
       RunDirectoryError: If others do; it names them all.
     """
     changed = []
-    for name, (old, new) in changed_entries(stored, config, defaults).items():
+    for name, (old, new) in run_config.changed_entries(
+      stored, config, defaults
+    ).items():
       if name in may_change:
         continue
       if name == may_grow and config[name] > stored[name] >= 0:
         continue
-      origin = origin_of_change(name, stored, config, defaults)
+      origin = run_config.origin_of_change(name, stored, config, defaults)
       changed.append(f'--{name}: {old} -> {new}{origin}')
     if changed:
       growth = f' (--{may_grow} may only be raised)' if may_grow else ''
@@ -364,76 +368,3 @@ class RunDirectory:
         f'the run in {self._path} has another configuration:'
         f' {"; ".join(changed)}{growth}; choose another output_dir'
       )
-
-
-def changed_entries(
-  stored: Mapping[str, Any],
-  config: Mapping[str, Any],
-  defaults: Mapping[str, Any],
-) -> dict[str, tuple[Any, Any]]:
-  """Returns what differs between a run and the one that is wanted.
-
-  An entry that only one of them has is None in the other, and no difference if
-  it is None there, too: unused. For an entry that was added after the run was
-  begun its default stands in.
-
-  Args:
-    stored: The run's configuration.
-    config: The one that is wanted.
-    defaults: The defaults of entries by name.
-
-  Returns:
-    The run's value and the wanted one, by name in alphabetical order.
-  """
-  changed = {}
-  for name in sorted({*stored, *config}):
-    default = defaults.get(name) if name in config else None
-    old, new = stored.get(name, default), config.get(name)
-    if old != new:
-      changed[name] = old, new
-  return changed
-
-
-def origin_of_change(
-  name: str,
-  stored: Mapping[str, Any],
-  config: Mapping[str, Any],
-  defaults: Mapping[str, Any],
-) -> str:
-  """Says what explains a change that may not have been asked for.
-
-  Args:
-    name: The entry that differs.
-    stored: The run's configuration.
-    config: The one that is wanted.
-    defaults: The defaults of entries by name; empty if they are not known.
-
-  Returns:
-    Words in parentheses, to follow the values; empty if there are none.
-  """
-  if defaults and name not in config and name not in defaults:
-    return ' (there is no such flag any more)'
-  if name not in defaults or name not in config:
-    return ''
-  if name not in stored:
-    return f' ({_CONFIG} has none, so {defaults[name]}, the default)'
-  return ' (the default)' if config[name] == defaults[name] else ''
-
-
-def read_config(path: files.PathLike) -> dict[str, Any]:
-  """Returns what is in the config.json of a run.
-
-  Args:
-    path: The file.
-
-  Returns:
-    'flags', and maybe 'versions' and 'hashes': objects.
-
-  Raises:
-    RunDirectoryError: If it is damaged.
-  """
-  return run_files.read_object(
-    path,
-    required={'flags': dict},
-    optional={'versions': dict[str, str], 'hashes': dict[str, str]},
-  )

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedsteer_tff.programs import checkpoints
+from fedsteer_tff.programs import digests
 from fedsteer_tff.programs import local_runtime
 from tests import source_tree
 
@@ -126,8 +127,7 @@ def _of_an_earlier_release(folder, version):
   """Lets a state be as it was written before leaves had names."""
   path = folder / f'program_state_{version}'
   (path / 'leaves.json').unlink()
-  manager = checkpoints.CheckpointManager(folder)
-  (path / 'digest.sha256').write_text(manager._digest(version))
+  digests.write(str(path))
 
 
 def test_states_without_names_are_told_apart_by_the_places_of_leaves(tmp_path):
@@ -385,9 +385,9 @@ def test_a_state_that_cannot_be_read_now_is_left_as_it_is(
 
   with monkeypatch.context() as patched:
     if kind == 'list':
-      patched.setattr(checkpoints.os, 'walk', walk_badly)
+      patched.setattr(digests.os, 'walk', walk_badly)
     else:
-      patched.setattr(checkpoints, 'open', open_badly, raising=False)
+      patched.setattr(digests, 'open', open_badly, raising=False)
     with pytest.raises(checkpoints.CheckpointAccessError) as caught:
       store.restore(_state(0))
   assert str(caught.value) == (
