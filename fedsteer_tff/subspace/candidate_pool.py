@@ -347,9 +347,8 @@ def _frequent_threshold(probabilities: tf.Tensor, size: int) -> tf.Tensor:
   descending = tf.sort(probabilities, direction='DESCENDING')
   count = tf.shape(descending)[0]
   padded = tf.concat([descending, [0.0]], axis=0)
+  # Of nobody, both are the 0 at the end.
   lower_middle, upper_middle = padded[count // 2], padded[(count - 1) // 2]
-  lower_middle = tf.where(count > 0, lower_middle, 0.0)
-  upper_middle = tf.where(count > 0, upper_middle, 0.0)
   size_th = padded[tf.minimum(size - 1, count)]
   return tf.minimum((lower_middle + upper_middle) / 2, size_th)
 

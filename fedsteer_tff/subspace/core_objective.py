@@ -211,7 +211,7 @@ class _RidgePerTarget:
   def errors_with(self, core_set: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
     """Returns E [P] with each candidate at `position`."""
     size = core_set.shape[0]
-    at_position = tf.one_hot(position, size, True, False, dtype=tf.bool)
+    at_position = tf.one_hot(position, size, True, False)
     sets = tf.where(
       at_position[tf.newaxis],
       self._candidates[:, tf.newaxis],

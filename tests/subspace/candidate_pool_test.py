@@ -138,6 +138,17 @@ def test_choice_and_coordinates_equal_numpy(seed, eligibility, absolute_ridge):
   assert error <= 1e-5
 
 
+@pytest.mark.parametrize('scale', [1e-3, 1e3])
+@pytest.mark.parametrize('seed', range(4))
+def test_rescaling_all_weights_changes_no_choice(seed, scale):
+  sketches, probabilities, weights = _random_pool(seed)
+  pool = _pool(range(12), sketches, probabilities)
+  np.testing.assert_array_equal(
+    _select(pool, scale * weights, [-1] * 3).core_set,
+    _select(pool, weights, [-1] * 3).core_set,
+  )
+
+
 @pytest.mark.parametrize('eligibility', ['frequent', 'received'])
 @pytest.mark.parametrize('scale', [1e-3, 1e3])
 @pytest.mark.parametrize('seed', range(4))
@@ -169,6 +180,15 @@ def test_frequent_clients_are_those_of_at_least_median_probability():
   assert _select(pool, weights, [-1], 'received').core_set.numpy()[0] == 3
 
 
+@pytest.mark.parametrize('count', [1, 3, 5])
+def test_the_client_of_median_probability_is_frequent(count):
+  sketches, _, weights = _random_pool(0, count=count, width=6)
+  median = count // 2
+  weights[median] = 100
+  pool = _pool(range(count), sketches, [0.6, 0.5, 0.4, 0.3, 0.2][:count])
+  assert _select(pool, weights, [-1], 'frequent').core_set.numpy() == [median]
+
+
 def test_at_least_as_many_clients_as_slots_are_eligible():
   sketches, _, weights = _random_pool(1, count=6)
   pool = _pool(range(6), sketches, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
@@ -197,26 +217,41 @@ def test_an_empty_pool_chooses_nobody(eligibility):
   assert selected.coordinates.shape == [0, 2]
 
 
-def test_a_zero_update_is_no_candidate():
+@pytest.mark.parametrize('eligibility', ['frequent', 'received'])
+def test_a_zero_update_is_no_candidate(eligibility):
   sketches, probabilities, weights = _random_pool(3, count=3)
   sketches[1] = 0
   selected = _select(
-    _pool(range(3), sketches, probabilities), weights, [-1] * 3
+    _pool(range(3), sketches, probabilities), weights, [-1] * 3, eligibility
   )
   assert sorted(selected.core_set.numpy()) == [-1, 0, 2]
   np.testing.assert_array_equal(selected.client_ids, [0, 2])
 
 
-def test_members_keep_their_slot_and_new_ones_fill_free_slots_in_order():
+@pytest.mark.parametrize('slot', range(3))
+@pytest.mark.parametrize('place', range(3))
+def test_members_keep_their_slot_and_new_ones_fill_free_slots_in_order(
+  place, slot
+):
   sketches, probabilities, weights = _random_pool(4, count=5)
   pool = _pool(range(5), sketches, probabilities)
-  wanted = _select(pool, weights, [-1] * 3).core_set.numpy()
-  staying = wanted[1]
-  selected = _select(pool, weights, [-1, staying, 99])
-  np.testing.assert_array_equal(
-    selected.core_set, [wanted[0], staying, wanted[2]]
-  )
-  np.testing.assert_array_equal(selected.kept, [False, True, False])
+  wanted = _select(pool, weights, [-1] * 3).core_set.numpy().tolist()
+  core_set = [-1, 99]
+  core_set.insert(slot, wanted[place])
+  selected = _select(pool, weights, core_set)
+  others = wanted[:place] + wanted[place + 1 :]
+  others.insert(slot, wanted[place])
+  np.testing.assert_array_equal(selected.core_set, others)
+  np.testing.assert_array_equal(selected.kept, np.arange(3) == slot)
+  np.testing.assert_array_equal(selected.entered, [-1, -1, -1])
+
+
+def test_client_0_keeps_its_slot_as_others_do():
+  sketches, probabilities, weights = _random_pool(4, count=2)
+  pool = _pool(range(2), sketches, probabilities)
+  selected = _select(pool, weights, [-1, 0])
+  np.testing.assert_array_equal(selected.core_set, [1, 0])
+  np.testing.assert_array_equal(selected.kept, [False, True])
 
 
 def test_a_member_that_is_not_chosen_again_leaves_its_slot():
@@ -227,10 +262,11 @@ def test_a_member_that_is_not_chosen_again_leaves_its_slot():
   assert not any(selected.kept)
 
 
-def test_certain_participation_of_all_counts_everybody_the_same():
+@pytest.mark.parametrize('pool_size', [12, 13])
+def test_certain_participation_of_all_counts_everybody_the_same(pool_size):
   sketches, _, weights = _random_pool(6)
-  pool = _pool(range(12), sketches, np.ones(12))
-  selected = _select(pool, weights, [-1] * 3)
+  pool = _pool(range(12), sketches, np.ones(12), size=pool_size)
+  selected = _select(pool, np.resize(weights, pool_size), [-1] * 3)
   unit = sketches / np.linalg.norm(sketches, axis=1, keepdims=True)
   wanted = numpy_oracle.select(
     unit, unit, np.ones(12), 0.01, 3, np.ones(12, bool)
@@ -250,7 +286,16 @@ def test_graph_mode_equals_eager_mode():
   assert numpy_oracle.relative_error(graph[4], eager[4]) <= 1e-6
 
 
-def _admit(pool, weights, core_set, core_sketches, ids, sketches, ridge=0.01):
+def _admit(
+  pool,
+  weights,
+  core_set,
+  core_sketches,
+  ids,
+  sketches,
+  ridge=0.01,
+  absolute_ridge=None,
+):
   return subspace.admit_reporting(
     pool,
     _float(weights),
@@ -259,19 +304,32 @@ def _admit(pool, weights, core_set, core_sketches, ids, sketches, ridge=0.01):
     tf.constant(ids, tf.int32),
     _float(sketches),
     ridge=ridge,
-    absolute_ridge=None,
+    absolute_ridge=absolute_ridge,
   )
 
 
+@pytest.mark.parametrize(
+  ('ridge', 'absolute_ridge', 'search_ridge'),
+  [(0.01, None, 0.01), (3.0, None, 3.0), (3.0, 0.7, 0.01)],
+)
 @pytest.mark.parametrize('seed', range(6))
 @pytest.mark.parametrize('core_set', [[-1, -1, -1], [4, -1, 2], [4, 0, 2]])
-def test_clients_that_report_enter_as_numpy_says(core_set, seed):
+def test_clients_that_report_enter_as_numpy_says(
+  core_set, seed, ridge, absolute_ridge, search_ridge
+):
   sketches, probabilities, weights = _random_pool(seed)
   pool = _pool(range(12), sketches, probabilities)
   old = [sketches[i] if i >= 0 else np.zeros(8) for i in core_set]
   reporting = [7, 9, 5, 11]
   admitted = _admit(
-    pool, weights, core_set, old, reporting, sketches[reporting]
+    pool,
+    weights,
+    core_set,
+    old,
+    reporting,
+    sketches[reporting],
+    ridge,
+    absolute_ridge,
   )
 
   rows = np.concatenate([old, sketches[reporting]])
@@ -280,7 +338,7 @@ def test_clients_that_report_enter_as_numpy_says(core_set, seed):
     rows / np.where(norms > 0, norms, 1),
     sketches / np.linalg.norm(sketches, axis=1, keepdims=True),
     weights.astype(float) ** 2 * (1 - probabilities) / probabilities,
-    0.01,
+    search_ridge,
     3,
     np.arange(7) >= 3,
     members=[slot if i >= 0 else -1 for slot, i in enumerate(core_set)],
@@ -297,7 +355,7 @@ def test_clients_that_report_enter_as_numpy_says(core_set, seed):
     admitted.kept, [m < 3 and core_set[m] >= 0 for m in members]
   )
   np.testing.assert_array_equal(admitted.client_ids, range(12))
-  wanted = numpy_oracle.project(rows[members], sketches, 0.01, None)
+  wanted = numpy_oracle.project(rows[members], sketches, ridge, absolute_ridge)
   error = numpy_oracle.relative_error(admitted.coordinates, wanted)
   assert error <= 1e-5
 
@@ -318,15 +376,34 @@ def test_a_client_without_an_update_does_not_enter():
   np.testing.assert_array_equal(admitted.coordinates[:, 1], np.zeros(12))
 
 
-def test_a_small_gain_is_not_worth_an_exchange():
-  # Client 2 is explained by client 0 up to about 1 % of its direction.
-  sketches = np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0.1]])
+@pytest.mark.parametrize('core_set', [[-1, -1], [0, -1]])
+def test_an_empty_slot_is_filled_even_if_that_explains_nobody(core_set):
+  sketches = np.array([[1, 0], [0, 1]])
+  # Client 1 always takes part, so its own update counts nothing.
+  pool = _pool([0, 1], sketches, [0.5, 1])
+  admitted = _admit(
+    pool, np.ones(2), core_set, np.zeros([2, 2]), [1], sketches[1:]
+  )
+  slot = core_set.index(-1)
+  assert admitted.core_set.numpy()[slot] == 1
+  np.testing.assert_array_equal(
+    admitted.entered, [0 if place == slot else -1 for place in range(2)]
+  )
+
+
+# With r = 1, E of one member x is 3 - sum_i <x, g_i>^2 / 2. From client 0 to
+# client 1, which client 2 has the squares c and 1 - c of its direction in
+# common with, it falls by 1/2 - c, from (5 - c) / 2: by 1.8 or by 2.2 %.
+@pytest.mark.parametrize(('square', 'member'), [(0.46, 0), (0.45, 1)])
+def test_an_exchange_has_to_gain_two_percent(square, member):
+  sketches = np.array([[1, 0], [0, 1], [square**0.5, (1 - square) ** 0.5]])
   pool = _pool(range(3), sketches, [0.5] * 3)
   admitted = _admit(
-    pool, np.ones(3), [0, 1], sketches[:2], [2], sketches[2:], ridge=1.0
+    pool, np.ones(3), [0], sketches[:1], [1], sketches[1:2], ridge=1.0
   )
-  np.testing.assert_array_equal(admitted.core_set, [0, 1])
-  np.testing.assert_array_equal(admitted.entered, [-1, -1])
+  np.testing.assert_array_equal(admitted.core_set, [member])
+  np.testing.assert_array_equal(admitted.entered, [member - 1])
+  np.testing.assert_array_equal(admitted.kept, [member == 0])
 
 
 def test_admission_scores_are_relative_residuals_that_are_weighted():
@@ -334,11 +411,11 @@ def test_admission_scores_are_relative_residuals_that_are_weighted():
     _float([[3, 4], [0, 0], [0, 2]]),
     _float([[1, 0]]),
     _float([[3], [0], [0]]),
-    _float([2, 1, 1]),
-    _float([0.5, 0.5, 1]),
+    _float([3, 1, 1]),
+    _float([0.25, 0.5, 1]),
   )
-  # 4 (1 / 1) 16 / 25; no update; certain to take part.
-  np.testing.assert_allclose(scores, [2.56, 0, 0], rtol=1e-6)
+  # 9 (3 / 1) 16 / 25; no update; certain to take part.
+  np.testing.assert_allclose(scores, [17.28, 0, 0], rtol=1e-6)
 
 
 if __name__ == '__main__':

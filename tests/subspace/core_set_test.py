@@ -217,6 +217,29 @@ def test_swaps_improve_on_the_greedy_start():
   assert improved
 
 
+def test_a_search_ends_after_a_hundred_exchanges():
+  # Members without a direction, each to be exchanged for another unit vector.
+  size = 102
+  vectors = np.concatenate([np.zeros([size, size]), np.eye(size)])
+  weights = np.linspace(1, 2, size)
+  begin = dict(ridge=0.1, members=tf.range(size))
+  for selection in (
+    subspace.select_core_set(
+      *_grams(vectors, np.eye(size)), weights, size, **begin
+    ),
+    subspace.select_core_set_from_vectors(
+      vectors, np.eye(size), weights, size, **begin
+    ),
+  ):
+    assert selection.num_swaps == 100
+    # 1 / 1.1 of the largest hundred weights is explained.
+    np.testing.assert_allclose(
+      selection.error,
+      np.sum(weights) - np.sum(weights[2:]) / 1.1,
+      rtol=1e-9,
+    )
+
+
 def test_only_eligible_candidates_are_chosen():
   candidates, targets, weights = _instance(0)
   eligible = np.arange(9) % 2 == 1
@@ -275,15 +298,17 @@ def test_all_candidates_equal_is_defined():
   assert np.isfinite(selection.error)
 
 
+@pytest.mark.parametrize('per_target', [False, True])
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_graph_mode_equals_eager_mode(dtype):
+def test_graph_mode_equals_eager_mode(dtype, per_target):
   candidates, targets, weights = _instance(4, 15, 18, 9)
   arguments = [
     tf.constant(x, dtype) for x in (*_grams(candidates, targets), weights)
   ]
 
   def select(*arrays):
-    selection = subspace.select_core_set(*arrays, 4, 0.01)
+    ridge = tf.fill(tf.shape(arrays[-1]), 0.01) if per_target else 0.01
+    selection = subspace.select_core_set(*arrays, 4, ridge)
     return selection.core_set, selection.error, selection.num_swaps
 
   eager = select(*arguments)

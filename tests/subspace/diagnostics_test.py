@@ -32,9 +32,12 @@ def _metrics(basis, updates, cached, fresh, d, p):
   return {name: float(value) for name, value in metrics.items()}
 
 
+@pytest.mark.parametrize('count', [1, 5])
+@pytest.mark.parametrize('scale', [1e-3, 1, 1e3])
 @pytest.mark.parametrize('seed', range(3))
-def test_metrics_equal_their_definitions(seed):
-  basis, updates, cached, d, p = _instance(seed)
+def test_metrics_equal_their_definitions(seed, scale, count):
+  basis, updates, cached, d, p = _instance(seed, count)
+  basis, updates = scale * basis, scale * updates
   fresh = numpy_oracle.project(basis, updates, 0.01)
   metrics = _metrics(basis, updates, cached, fresh, d, p)
   norms = np.linalg.norm(updates, axis=1)
@@ -126,28 +129,78 @@ def test_certain_participation_has_no_variance():
   assert np.isnan(metrics['variance_ratio'])
 
 
-def test_condition_number_ignores_zero_rows():
-  basis = np.zeros([4, 6])
-  basis[1, 0], basis[3, 1] = 2.0, 0.5
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+@pytest.mark.parametrize(
+  ('squared_norms', 'condition', 'with_ridge'),
+  [
+    # With the ridge 2: (4 + 2) / (0.25 + 2).
+    ([0, 4, 0, 0.25], 16, 6 / 2.25),
+    ([0, 3, 0], 1, 1),
+    ([3], 1, 1),
+    ([0, 0, 0], 0, 0),
+    ([0], 0, 0),
+    ([], 0, 0),
+  ],
+)
+def test_condition_numbers_ignore_zero_rows(
+  squared_norms, condition, with_ridge, dtype
+):
+  gram = np.diag(np.array(squared_norms, dtype))
+  found = subspace.condition_number(gram)
+  assert found.dtype == tf.float64
+  np.testing.assert_allclose(found, condition, rtol=1e-12)
+  found = subspace.ridge_condition(gram, 0.01, 2.0)
+  assert found.dtype == tf.float64
+  np.testing.assert_allclose(found, with_ridge, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'epsilon'), [(np.float32, 2.0**-23), (np.float64, 2.0**-52)]
+)
+def test_condition_number_ends_at_the_rounding_of_the_dtype(dtype, epsilon):
+  for smallest in (0.75 * epsilon, 2.0**-60):
+    gram = np.diag(np.array([1, smallest], dtype))
+    assert subspace.condition_number(gram) == 1 / epsilon
+  gram = np.diag(np.array([1, 2 * epsilon], dtype))
+  assert subspace.condition_number(gram) == 0.5 / epsilon
+  found = subspace.condition_number(np.ones([2, 2], dtype)).numpy()
+  assert 0.1 <= found * epsilon <= 10
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'epsilon'), [(np.float32, 2.0**-23), (np.float64, 2.0**-52)]
+)
+def test_condition_with_the_ridge_is_that_of_what_is_solved(dtype, epsilon):
+  gram = np.diag(np.array([5, 1], dtype))
+  # r is 0.1 (5 + 1) / 2, and then 16 * 2 epsilon of the same mean.
   np.testing.assert_allclose(
-    subspace.condition_number(basis @ basis.T), 16.0, rtol=1e-12
+    subspace.ridge_condition(gram, 0.1), 5.3 / 1.3, rtol=1e-12
+  )
+  dependent = np.array([[3, 3], [3, 3]], dtype)
+  np.testing.assert_allclose(
+    subspace.ridge_condition(dependent, 0.0),
+    6 / (32 * epsilon * 3),
+    rtol=0.05,
   )
 
 
-@pytest.mark.parametrize('size', [0, 3])
-def test_condition_number_without_rows_is_zero(size):
-  assert subspace.condition_number(np.zeros([size, size], np.float32)) == 0
-
-
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_condition_number_of_equal_rows_is_that_of_rounding(dtype):
-  found = subspace.condition_number(np.ones([2, 2], dtype)).numpy()
-  assert 0.1 <= found * np.finfo(dtype).eps <= 10
+def test_an_eigenvalue_below_zero_counts_as_zero_beside_the_ridge():
+  # As the rounding of a sum may make it: the eigenvalues are 3 and -1.
+  gram = np.array([[1.0, 2.0], [2.0, 1.0]])
+  np.testing.assert_allclose(
+    subspace.ridge_condition(gram, 0.01, 2.0), 5 / 2, rtol=1e-12
+  )
 
 
 @pytest.mark.parametrize(
   ('last', 'mean', 'oldest'),
-  [([7, 5, 3], 2, 4), ([7, -1, 3], 2, 4), ([-1, -1], 0, 0), ([], 0, 0)],
+  [
+    ([7, 5, 3], 2, 4),
+    ([7, -1, 3], 2, 4),
+    ([0, -1, 3], 5.5, 7),
+    ([-1, -1], 0, 0),
+    ([], 0, 0),
+  ],
 )
 def test_staleness_counts_rounds_and_leaves_out_never(last, mean, oldest):
   found = subspace.staleness(tf.constant(7), tf.constant(last, tf.int32))

@@ -82,7 +82,19 @@ def test_vectors_that_are_not_longer_than_a_sketch_are_kept(size):
 
 
 @pytest.mark.parametrize(
-  'dimension, size', [(60, 1), (60, 16), (60, 59), (800, 3), (800, 1)]
+  'dimension, size',
+  [
+    (60, 1),
+    (60, 16),
+    (60, 59),
+    (800, 3),
+    (800, 1),
+    # On both sides of where rows are summed first: 256 of them.
+    (255 * 3 + 1, 3),
+    (256 * 3, 3),
+    (256 * 3 + 1, 3),
+    (257 * 3, 3),
+  ],
 )
 def test_every_entry_goes_to_one_bucket_with_a_sign(dimension, size):
   matrix = subspace.sketch(np.eye(dimension, dtype=np.float32), size).numpy()
