@@ -217,7 +217,7 @@ class _RidgePerTarget:
       self._candidates[:, tf.newaxis],
       core_set[tf.newaxis],
     )
-    return self._errors(tf.ensure_shape(sets, [None, size]))
+    return self._errors(sets)
 
   def errors_exchanged(self, core_set: tf.Tensor) -> tf.Tensor:
     """Returns E [k, P] with each candidate at each position."""

@@ -203,6 +203,18 @@ def test_vectors_need_no_matrix_of_all_candidates():
   assert max(sizes) < 900 * 100
 
 
+@pytest.mark.parametrize('per_target', [False, True])
+@pytest.mark.parametrize('core_set', [3, [[3]], [[0, 3]]])
+def test_a_core_set_of_another_shape_is_told(core_set, per_target):
+  candidates, targets, weights = _instance(0)
+  ridge = np.full(11, 0.01) if per_target else 0.01
+  with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+    subspace.core_set_error(
+      *_grams(candidates, targets), weights, core_set, ridge
+    )
+  assert 'is not compatible with expected shape [?]' in str(caught.value)
+
+
 def test_swaps_improve_on_the_greedy_start():
   improved = 0
   for seed in range(12):
