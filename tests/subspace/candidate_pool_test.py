@@ -208,11 +208,15 @@ def test_fewer_candidates_than_slots_leave_slots_empty(eligibility):
   np.testing.assert_array_equal(selected.coordinates[:, 2:], np.zeros([2, 2]))
 
 
+@pytest.mark.parametrize('in_graph', [False, True])
 @pytest.mark.parametrize('eligibility', ['frequent', 'received'])
-def test_an_empty_pool_chooses_nobody(eligibility):
-  selected = _select(
-    subspace.empty_pool(5, 3), np.zeros(5), [-1, -1], eligibility
-  )
+def test_an_empty_pool_chooses_nobody(eligibility, in_graph):
+  def select(pool):
+    return _select(pool, np.zeros(5), [-1, -1], eligibility)
+
+  if in_graph:
+    select = tf.function(select)
+  selected = select(subspace.empty_pool(5, 3))
   np.testing.assert_array_equal(selected.core_set, [-1, -1])
   assert selected.coordinates.shape == [0, 2]
 
