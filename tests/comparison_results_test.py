@@ -27,6 +27,7 @@ def _rows(folder):
 @pytest.mark.parametrize(
   ('folder', 'least'),
   [
+    ('ablations', 22),
     ('designs', 2),
     ('methods', 13),
     ('methods_elsewhere', 21),
